@@ -324,10 +324,10 @@ def test_a_refit_in_the_middle_of_a_step_is_said_in_the_record():
     reward = WMRLReward(None, None, min_pairs=10, anchor_fraction=1.0)
     rng = np.random.default_rng(0)
     scores = rng.random((4, 8))
-    step = reward.step_arrays(scores, scores, anchors=[1])
+    step = reward.step_arrays(scores, scores**2, anchors=[1])
     assert step.record.notes == ()
     assert step.record.refit is None
-    step = reward.step_arrays(scores, scores, anchors=[1])
+    step = reward.step_arrays(scores, scores**2, anchors=[1])
     assert "within group 1" in step.record.notes[0]
     assert step.record.refit["n_pairs"] == 16  # reported at the end of the step, over the whole buffer
     np.testing.assert_array_equal(step.rewards[0], scores[0])  # before the refit: the identity
