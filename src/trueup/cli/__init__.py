@@ -18,7 +18,9 @@ from trueup.errors import InfrastructureError, ProgrammerError
 __all__ = ["main"]
 
 # name -> (module, attribute, one line for the list of commands). A dotted name is a command of a group.
-_COMMANDS: dict[str, tuple[str, str, str]] = {}
+_COMMANDS: dict[str, tuple[str, str, str]] = {
+    "doctor": ("trueup.cli.doctor", "doctor", "what works on this machine, and the remedy for what does not"),
+}
 
 
 class _LazyGroup(click.Group):
