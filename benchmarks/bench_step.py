@@ -1,6 +1,6 @@
 """One `step` without scorers, beside the published method's per-group loop on the same input.
 
-    make bench ARGS='-k step'
+make bench ARGS='-k step'
 """
 
 import numpy as np
