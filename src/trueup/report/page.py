@@ -38,8 +38,9 @@ ABOUT_ARMS = {
 _KINDS = {
     "learning": (
         "Learning curves",
-        "Left the reward that counts, right what the proxy says of the same policy, on one scale. Where right stays "
-        "high while left falls, the policy is learning to please the proxy. Bands: ± one standard error over seeds.",
+        "For each scenario the reward that counts, then what the proxy says of the same policies, on one scale. Where "
+        "the second stays high while the first falls, the policy is learning to please the proxy. Bands: ± one "
+        "standard error over seeds.",
     ),
     "final": ("Where it ends", "Gold reward of the final policy, mean over seeds ± one standard error."),
     "reliability": (
