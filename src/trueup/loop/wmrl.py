@@ -156,7 +156,7 @@ class WMRLReward:
         anchored_P = anchored_G[batch.group_P]
         gold = ScoreArray.unscored(batch.n_rollouts, "not_selected")
         chosen = np.flatnonzero(anchored_P)
-        answers = _run_sync(self._gold([batch.rollouts[i] for i in chosen]))
+        answers = _run_sync(self._gold([batch.rollouts[i] for i in chosen.tolist()]))
         gold.value[chosen], gold.code[chosen] = answers.value, answers.code
         proxy = _run_sync(self._proxy(batch.rollouts))
         return self._commit(batch, families, anchored_G, proxy, gold)
@@ -284,7 +284,7 @@ class WMRLReward:
             step=self.step_index,
             estimator="wmrl",
             unit="group",
-            group_ids=batch.group_ids,
+            group_ids=tuple(batch.group_ids),
             families=tuple(families.names),
             group=batch.group_P,
             family=batch.family_P,
@@ -311,7 +311,7 @@ class WMRLReward:
             propensities=batch.shaped(propensity_P),
             anchored=batch.shaped(anchored_P),
             reasons=batch.shaped(reasons),
-            anchor_ids=tuple(batch.group_ids[i] for i in np.flatnonzero(anchored_G)),
+            anchor_ids=tuple(batch.group_ids[i] for i in np.flatnonzero(anchored_G).tolist()),
             record=record,
             anchor_weight=walk.weight,
         )
