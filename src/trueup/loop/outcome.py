@@ -15,6 +15,7 @@ from trueup.loop.config import AnchorConfig
 from trueup.loop.estimators import ESTIMATORS, StepScores, anchored_groups
 from trueup.loop.learning import Predictables
 from trueup.loop.schedule import AnchorPlan
+from trueup.loop.wmrl_parts import disagreement
 from trueup.stats.fusion import projected_correction, within_group_variance
 from trueup.types import (
     REASONS,
@@ -97,6 +98,10 @@ class Outcome:
             cross, square = projected_correction(unshrunk, control)
             if square > 0:
                 predictables.correction.update(cross / square)
+        elif self.config.estimator == "wmrl":
+            for row in np.flatnonzero(np.logical_or.reduce(s.anchored_GN, axis=1)):
+                both = np.isfinite(s.calibrated_GN[row]) & np.isfinite(s.gold_GN[row])
+                predictables.weighter.update(disagreement(s.calibrated_GN[row][both], s.gold_GN[row][both]))
 
     def result(self, refit: Mapping[str, Any] | None) -> StepResult:
         """The caller's view."""
@@ -216,7 +221,7 @@ def form_outcome(
         scale=predictables.scale,
         coefficient=predictables.coefficient,
         kappa=predictables.kappa,
-        anchor_weight=1.0,
+        anchor_weight=predictables.weighter.weight,
     )
     with np.errstate(invalid="ignore"):
         rewards_GN, advantages_GN = ESTIMATORS[config.estimator](scores)
