@@ -53,9 +53,8 @@ class OverOptFit:
 
 def predict_gold(fit: OverOptFit, d: ArrayLike) -> FloatArray:
     """Gold at distances d (√nats) by the fitted curve; a forecast beyond the data, and only that."""
-    return fit.offset + _design(np.asarray(d, dtype=np.float64), fit.form)[..., 1:] @ np.array(
-        [fit.alpha, fit.beta]
-    )
+    curve: FloatArray = _design(_floats(d), fit.form) @ np.array([fit.offset, fit.alpha, fit.beta])
+    return curve
 
 
 def fit_overoptimisation(
@@ -204,17 +203,15 @@ def best_of_n(
     A score level with cumulative probability F and previous level F₋ is the winner with Fⁿ − F₋ⁿ.
     Returns as `exponential_tilt`; the KL is the true one, which ln n − (n − 1)/n bounds from above.
     """
-    base = _floats(base)
-    proxy = _floats(proxy)
-    gold = _floats(gold)
-    base = base / base.sum()
-    _, level = np.unique(proxy, return_inverse=True)
-    mass = np.bincount(level, weights=base)
+    scores = _floats(proxy)
+    weights = _floats(base) / _floats(base).sum()
+    _, level = np.unique(scores, return_inverse=True)
+    mass = np.bincount(level, weights=weights)
     cum = np.concatenate([[0.0], np.cumsum(mass)])
     cum[-1] = 1.0
     power = np.asarray(n, dtype=np.float64)[:, None]
     lift = (cum[1:] ** power - cum[:-1] ** power) / mass
     ratio = lift[:, level]
-    p = base * ratio
+    p = weights * ratio
     kl = np.where(p > 0, p * np.log(np.maximum(ratio, 1e-300)), 0.0).sum(axis=1)
-    return np.sqrt(np.maximum(kl, 0.0)), p @ proxy, p @ gold
+    return np.sqrt(np.maximum(kl, 0.0)), p @ scores, p @ _floats(gold)

@@ -65,22 +65,19 @@ def rank_groups(proxy: ArrayLike, gold: ArrayLike, group: ArrayLike) -> GroupRan
             f"{gold.shape} and {group.shape}. Scores could not be paired. Flatten them in one order."
         )
     both = ~(np.isnan(proxy) | np.isnan(gold))
-    proxy = proxy[both]
-    gold = gold[both]
-    group = group[both]
-    codes, first, inverse = np.unique(group, return_index=True, return_inverse=True)
+    codes, first, inverse = np.unique(group[both], return_index=True, return_inverse=True)
     place = np.argsort(np.argsort(first, kind="stable"), kind="stable")  # order of first appearance
     index = place[inverse] if codes.size else inverse
     order = np.argsort(index, kind="stable")
-    proxy = proxy[order]
-    gold = gold[order]
+    proxy_sorted: FloatArray = proxy[both][order]
+    gold_sorted: FloatArray = gold[both][order]
     size = np.bincount(index, minlength=codes.size).astype(np.int64)
     start = np.concatenate([[0], np.cumsum(size)[:-1]]).astype(np.int64) if codes.size else size
     out = np.full((6, codes.size), np.nan)
     for n in np.unique(size[size >= 2]):
         which = np.flatnonzero(size == n)
         rows = start[which][:, None] + np.arange(n)
-        out[:, which] = _by_size(proxy[rows], gold[rows])
+        out[:, which] = _by_size(proxy_sorted[rows], gold_sorted[rows])
     labels = np.empty(codes.size, dtype=np.int64)
     labels[place] = codes
     return GroupRanking(labels, size, *out)
