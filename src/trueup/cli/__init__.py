@@ -18,7 +18,10 @@ from trueup.errors import InfrastructureError, ProgrammerError
 __all__ = ["main"]
 
 # name -> (module, attribute, one line for the list of commands). A dotted name is a command of a group.
-_COMMANDS: dict[str, tuple[str, str, str]] = {}
+_COMMANDS: dict[str, tuple[str, str, str]] = {
+    "demo": ("trueup.cli.demo", "demo", "Train on twenty real programs and report."),
+    "bench": ("trueup.cli.bench", "bench", "Measure estimators over sweeps."),
+}
 
 
 class _LazyGroup(click.Group):
