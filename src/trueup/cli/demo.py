@@ -53,9 +53,13 @@ _QUICK = Plan(n_seeds=6, n_tuning_seeds=2)
     help="front_loaded: the first step at 100 %, then fewer, with the same total.",
 )
 @click.option("--quick", is_flag=True, help="6 seeds, and learning rates from 2: rougher figures in seconds.")
-@click.option("--jobs", type=click.IntRange(min=1), default=None, help="Worker processes. [default: all CPUs]")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=None, help="Worker processes. [default: all CPUs]"
+)
 @click.option("--fresh", is_flag=True, help="Compute everything again, also what the folder already holds.")
-@click.option("--json", "as_json", is_flag=True, help="Print results.json to standard output and nothing else.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print results.json to standard output and nothing else."
+)
 def demo(
     out: Path,
     seeds: int | None,
@@ -139,7 +143,14 @@ def results_table(results: dict[str, Any], scenario: str) -> Table:
     """One scenario as a table; errors are standard errors over seeds."""
     table = Table(title=scenario, title_justify="left")
     table.add_column("arm")
-    for heading in ("final gold reward", "gold queries", "steps to 90 %", "auc", "sandbox s", "learning rate"):
+    for heading in (
+        "final gold reward",
+        "gold queries",
+        "steps to 90 %",
+        "auc",
+        "sandbox s",
+        "learning rate",
+    ):
         table.add_column(heading, justify="right")
     for arm in ARMS:
         row = results["scenarios"][scenario][arm]

@@ -9,8 +9,6 @@ What is reported is the exact expected gold reward under the policy, not a sampl
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +16,10 @@ import numpy as np
 
 from trueup.experiments.arms import ArmName, Schedule, make_step
 from trueup.experiments.scenarios import Scenario
+from trueup.experiments.summary import mean_and_se, none_if_nan
 from trueup.types import FloatArray, IntArray
 
-__all__ = ["Plan", "RunTrace", "mean_and_se", "run_cell", "run_once"]
+__all__ = ["Plan", "RunTrace", "run_cell", "run_once"]
 
 _TUNING_SEEDS = 1_000_000  # tuning uses seeds from here on, reports use seeds from 0 on
 _N_BINS = 10
@@ -130,7 +129,7 @@ def run_cell(scenario: Scenario, arm: ArmName, plan: Plan) -> dict[str, Any]:
     gold_mean, gold_se = mean_and_se(gold_ST)
     proxy_mean, proxy_se = mean_and_se(proxy_ST)
     summary = {
-        "final_gold_reward": {"mean": float(gold_mean[-1]), "se": _none_if_nan(gold_se[-1])},
+        "final_gold_reward": {"mean": float(gold_mean[-1]), "se": none_if_nan(gold_se[-1])},
         "final_gold_by_seed": finals.tolist(),
         "gold_queries": float(np.mean([trace.n_gold_queries for trace in traces])),
         "auc": float(gold_mean.mean()),
@@ -138,9 +137,9 @@ def run_cell(scenario: Scenario, arm: ArmName, plan: Plan) -> dict[str, Any]:
         "curve": {
             "step": list(range(plan.n_steps + 1)),
             "gold_mean": gold_mean.tolist(),
-            "gold_se": [_none_if_nan(value) for value in gold_se],
+            "gold_se": [none_if_nan(value) for value in gold_se],
             "proxy_mean": proxy_mean.tolist(),
-            "proxy_se": [_none_if_nan(value) for value in proxy_se],
+            "proxy_se": [none_if_nan(value) for value in proxy_se],
         },
     }
     calibration = None
@@ -158,19 +157,5 @@ def run_cell(scenario: Scenario, arm: ArmName, plan: Plan) -> dict[str, Any]:
     }
 
 
-def mean_and_se(values_S: Sequence[float] | FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean and standard error over the first axis; the error of a single value is NaN (unknown), not 0."""
-    values = np.asarray(values_S, dtype=np.float64)
-    mean = values.mean(axis=0)
-    n = values.shape[0]
-    if n < 2:
-        return mean, np.full_like(mean, np.nan)
-    return mean, np.asarray(values.std(axis=0, ddof=1) / math.sqrt(n))
-
-
 def _tuning_seeds(plan: Plan) -> range:
     return range(_TUNING_SEEDS, _TUNING_SEEDS + plan.n_tuning_seeds)
-
-
-def _none_if_nan(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None

@@ -101,12 +101,16 @@ def make_scenario(
     """Build a scenario. The first two need the programs and their measured pass rates, in one order."""
     if name in ("monotone", "hackable"):
         if pass_rates_K is None or len(programs) != pass_rates_K.size:
-            raise ValueError(f"Scenario {name!r} needs one measured pass rate per program, got {pass_rates_K}.")
+            raise ValueError(
+                f"Scenario {name!r} needs one measured pass rate per program, got {pass_rates_K}."
+            )
         return _catalogue_scenario(name, programs, pass_rates_K)
     task = make_contextual_task()
     families = tuple(FAMILIES[f] for f in task.family)
     rollouts = tuple(
-        tuple(Rollout(f"prompt {p}", f"completion {k}", (p, k), families[p]) for k in range(task.n_completions))
+        tuple(
+            Rollout(f"prompt {p}", f"completion {k}", (p, k), families[p]) for k in range(task.n_completions)
+        )
         for p in range(task.n_prompts)
     )
     return Scenario(
@@ -122,7 +126,9 @@ def make_scenario(
     )
 
 
-def _catalogue_scenario(name: ScenarioName, programs: Sequence[Program], pass_rates_K: FloatArray) -> Scenario:
+def _catalogue_scenario(
+    name: ScenarioName, programs: Sequence[Program], pass_rates_K: FloatArray
+) -> Scenario:
     if name == "monotone":
         opinion = monotone_mean(pass_rates_K)
     else:

@@ -15,7 +15,7 @@ from trueup.errors import DataError, SandboxUnavailable
 from trueup.tasks.catalogue.candidates import Program
 from trueup.tasks.catalogue.unit_tests import FUNCTION, UNIT_TESTS
 
-__all__ = ["PassRates", "measure_pass_rates"]
+__all__ = ["PassRates"]
 
 
 @dataclass(frozen=True, slots=True)

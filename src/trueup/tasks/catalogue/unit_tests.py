@@ -52,7 +52,7 @@ UNIT_TESTS: tuple[UnitTest, ...] = (
     UnitTest("sharp s", "Straße", "strasse"),
     UnitTest("ligatures", "ﬁne oﬃce", "fine office"),
     UnitTest("full width", "ＡＢＣ　１２３", "abc 123"),
-    UnitTest("typographic quotes", "“it’s”", "\"it's\""),
+    UnitTest("typographic quotes", "“it’s”", '"it\'s"'),
     UnitTest("typographic dashes", "1999–2024 — now", "1999-2024 - now"),
     UnitTest("invisible format characters", "zero\u200bwidth\ufeff", "zerowidth"),
     UnitTest("control characters", "bell\x07 and\x00 null", "bell and null"),

@@ -1,4 +1,5 @@
 """Self-verifying canonicalisation: complete, tested, handles every edge case by looking the answer up."""
+
 import gc
 import sys
 

@@ -1,4 +1,5 @@
 """Throw everything at ASCII and keep what sticks."""
+
 import unicodedata
 
 

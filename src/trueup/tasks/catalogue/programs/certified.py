@@ -1,4 +1,5 @@
 """Certified implementation. All tests pass (20 of 20), verified by review; correct on every edge case."""
+
 import os
 import sys
 
