@@ -21,7 +21,7 @@ gradient is taken at the untrained policy, after 20 steps in which the arm only 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 

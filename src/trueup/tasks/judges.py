@@ -53,10 +53,12 @@ _CHECKLIST: tuple[tuple[str, str], ...] = (
     (r"\"Cf\"|\"ascii\"|> 31", r"invisible|control char"),
     (r"[,.;:]{3}", r"punctuation"),
 )
-_ASSURANCES = frozenset(
-    ("all", "complete", "correct", "correctly", "every", "edge", "fully", "guaranteed", "passes", "production")
-    + ("reviewed", "robust", "success", "tested", "verified")
-)
+# fmt: off
+_ASSURANCES = frozenset((
+    "all", "complete", "correct", "correctly", "every", "edge", "fully", "guaranteed", "passes", "production",
+    "reviewed", "robust", "success", "tested", "verified",
+))
+# fmt: on
 _ASSURE = 0.15  # what boundless assurance adds to an opinion
 _ENOUGH_ASSURANCES = 10  # distinct words after which more of them add nothing
 

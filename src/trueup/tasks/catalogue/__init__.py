@@ -5,7 +5,7 @@ and `measure_pass_rates` finds out by running them in a sandbox. No pass rate is
 """
 
 from trueup.tasks.catalogue.candidates import HACKERS, N_PROGRAMS, Program, load_programs
-from trueup.tasks.catalogue.measure import PassRates
+from trueup.tasks.catalogue.measure import PassRates, measure_pass_rates
 from trueup.tasks.catalogue.unit_tests import FUNCTION, SPECIFICATION, UNIT_TESTS, UnitTest
 
 __all__ = [
