@@ -11,8 +11,7 @@ before its anchors were drawn; the unbiasedness of the estimators rests on that 
 from __future__ import annotations
 
 import asyncio
-import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +23,7 @@ from trueup.loop.batch import Batch, FamilyIndex
 from trueup.loop.calibration import Calibrator
 from trueup.loop.config import AnchorConfig
 from trueup.loop.constraints import VerifierLike, check_constraints
+from trueup.loop.driving import drive_in_place, drive_on_loop
 from trueup.loop.learning import Predictables
 from trueup.loop.outcome import Outcome, form_outcome
 from trueup.loop.schedule import AnchorPlan, plan_anchors, scheduled_fraction
@@ -50,7 +50,7 @@ class _Request:
     undecided_P: BoolArray  # a hard constraint could not be decided
     score_proxy: Score
     score_gold: Score
-    side_by_side: bool
+    on_loop: bool  # an event loop runs: sync scorers go to worker threads, so that nothing blocks it
 
 
 class AnchoredReward:
@@ -92,7 +92,6 @@ class AnchoredReward:
         self._calibrator = Calibrator(self.config.calibration, proxy_range, gold_range)
         self._predictables = Predictables(self.config)
         self._next_group = 0
-        self._runner: asyncio.Runner | None = None
 
     # -- steps ------------------------------------------------------------------------------------------------
 
@@ -118,7 +117,18 @@ class AnchoredReward:
             GroupError, ScorerContractError: faults of the call; no state has changed.
             ConfigError: called inside a running event loop; use `await reward.astep(...)` there.
         """
-        return self._drive(self.astep(groups, anchors, influence))
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            raise ConfigError(
+                "step() must be called outside a running event loop, got called inside one. It would block the "
+                "loop that your scorers may need. Use: result = await reward.astep(groups)."
+            )
+        on_loop = self._needs_loop(anchors is not None)
+        coroutine = self._score_groups(groups, anchors, influence, on_loop)
+        return self._commit(drive_on_loop(coroutine) if on_loop else drive_in_place(coroutine))
 
     async def astep(
         self,
@@ -126,7 +136,23 @@ class AnchoredReward:
         anchors: Iterable[int] | None = None,
         influence: ArrayLike | None = None,
     ) -> StepResult:
-        """`step` for callers that run an event loop themselves."""
+        """`step` for callers that run an event loop themselves; sync scorers run in worker threads."""
+        return self._commit(await self._score_groups(groups, anchors, influence, on_loop=True))
+
+    def _needs_loop(self, fixed_anchors: bool) -> bool:
+        """Whether a scorer is async, or two scorers are to run side by side."""
+        if any(call is not None and call.is_async for call in (self._proxy, self._gold)):
+            return True
+        asks_both = self.config.estimator not in ("gold", "gold_budget", "proxy")
+        return asks_both and (fixed_anchors or not self.config.is_active)
+
+    async def _score_groups(
+        self,
+        groups: Iterable[Group | Sequence[Rollout]],
+        anchors: Iterable[int] | None,
+        influence: ArrayLike | None,
+        on_loop: bool,
+    ) -> Outcome:
         families = self._families.copy()
         batch = Batch.from_groups(groups, families)
         assert batch.rollouts is not None
@@ -151,9 +177,9 @@ class AnchoredReward:
             undecided_P=undecided,
             score_proxy=lambda index, in_thread: score(proxy, index, in_thread),
             score_gold=lambda index, in_thread: score(gold, index, in_thread),
-            side_by_side=True,
+            on_loop=on_loop,
         )
-        return self._commit(await self._run(request))
+        return await self._run(request)
 
     def step_arrays(
         self,
@@ -213,9 +239,9 @@ class AnchoredReward:
             undecided_P=nobody,
             score_proxy=score_proxy,
             score_gold=score_gold,
-            side_by_side=False,
+            on_loop=False,
         )
-        return self._commit(_finish_at_once(self._run(request)))
+        return self._commit(drive_in_place(self._run(request)))
 
     async def _run(self, request: _Request) -> Outcome:
         """Plan, score, and form the step's outcome; reads state and changes none."""
@@ -225,14 +251,14 @@ class AnchoredReward:
         proxy = ScoreArray.unscored(batch.n_rollouts, "not_selected")
         plan = self._plan_ahead(request, open_P)
         if plan is None:  # active: the proxy says where gold is worth most, so gold has to wait for it
-            proxy = _spread(await request.score_proxy(asked, False), asked, batch.n_rollouts)
+            proxy = _spread(await request.score_proxy(asked, request.on_loop), asked, batch.n_rollouts)
             plan = self._plan_active(request, open_P, proxy.value)
             chosen = np.flatnonzero(_rollouts_of(plan, batch) & open_P)
-            answers = await request.score_gold(chosen, False)
+            answers = await request.score_gold(chosen, request.on_loop)
         else:
             chosen = np.flatnonzero(_rollouts_of(plan, batch) & open_P)
             if self.config.estimator in ("gold", "gold_budget"):
-                answers = await request.score_gold(chosen, False)
+                answers = await request.score_gold(chosen, request.on_loop)
             else:
                 answers, everyone = await _score_both(request, chosen, asked)
                 proxy = _spread(everyone, asked, batch.n_rollouts)
@@ -271,8 +297,7 @@ class AnchoredReward:
 
     def _plan_active(self, request: _Request, open_P: BoolArray, proxy_P: FloatArray) -> AnchorPlan:
         batch, influence_P = request.batch, request.influence_P
-        calibrated_P = self._calibrator.apply(proxy_P, batch.family_P)
-        variance_P = self._predictables.residual_variance.predict(calibrated_P, batch.family_P)
+        variance_P = self._predictables.residual_variance.predict(proxy_P, batch.family_P)
         if self.config.anchor_unit == "rollout":
             return plan_anchors(
                 self.config, self.step_index, batch.rollout_keys, open_P, variance_P, influence_P
@@ -291,25 +316,7 @@ class AnchoredReward:
         self.step_index += 1
         return outcome.result(refit)
 
-    # -- driving and state ------------------------------------------------------------------------------------
-
-    def _drive(self, coroutine: Coroutine[Any, Any, StepResult]) -> StepResult:
-        """Run a step to its end on this object's own event loop, which lives as long as the object: clients of
-        async scorers stay bound to one loop between steps."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass
-        else:
-            coroutine.close()
-            raise ConfigError(
-                "step() must be called outside a running event loop, got called inside one. It would block the "
-                "loop that your scorers may need. Use: result = await reward.astep(groups)."
-            )
-        if self._runner is None:
-            self._runner = asyncio.Runner()
-            weakref.finalize(self, self._runner.close)
-        return self._runner.run(coroutine)
+    # -- state ------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a resumed run needs, as plain data that survives JSON bit for bit."""
@@ -352,8 +359,10 @@ async def _score_both(
     request: _Request, chosen: np.ndarray, asked: np.ndarray
 ) -> tuple[ScoreArray, ScoreArray]:
     """Gold of the anchors and proxy of all, side by side; a fault of one is raised when both are done."""
-    if not request.side_by_side or not chosen.size:
-        return await request.score_gold(chosen, False), await request.score_proxy(asked, False)
+    if not (request.on_loop and chosen.size):
+        return await request.score_gold(chosen, request.on_loop), await request.score_proxy(
+            asked, request.on_loop
+        )
     gold, proxy = await asyncio.gather(
         request.score_gold(chosen, True), request.score_proxy(asked, True), return_exceptions=True
     )
@@ -363,17 +372,6 @@ async def _score_both(
     assert isinstance(gold, ScoreArray)
     assert isinstance(proxy, ScoreArray)
     return gold, proxy
-
-
-def _finish_at_once(coroutine: Coroutine[Any, Any, Outcome]) -> Outcome:
-    """Drive a coroutine that never waits for anything real (array scorers)."""
-    try:
-        coroutine.send(None)
-    except StopIteration as done:
-        outcome: Outcome = done.value
-        return outcome
-    coroutine.close()
-    raise AssertionError("an array scorer waited for something")
 
 
 def _spread(some: ScoreArray, index: np.ndarray, n: int) -> ScoreArray:

@@ -17,7 +17,9 @@ class Predictables:
 
     def __init__(self, config: AnchorConfig) -> None:
         self._config = config
-        self.residual_variance = ResidualVariance(config.gold_range)
+        self.residual_variance = ResidualVariance(
+            config.proxy_range or config.gold_range, prior=(0.25 * config.width) ** 2
+        )
         self.spread = Spread.with_prior(0.25 * config.width)
         self.coefficient_estimate = Coefficient()
         self.correction = CorrectionMoments()

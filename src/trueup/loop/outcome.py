@@ -68,7 +68,7 @@ class Outcome:
         calibrated, gold = self.calibrated_P[index], self.gold.value[index]
         self._update_moments(predictables)
         residual = gold - self.scores.coefficient * calibrated
-        predictables.residual_variance.update(calibrated, residual, family)
+        predictables.residual_variance.update(self.proxy.value[index], residual, family)
         return calibrator.push(
             proxy_A=self.proxy.value[index],
             gold_A=gold,

@@ -20,25 +20,26 @@ __all__ = ["Coefficient", "CorrectionMoments", "ResidualVariance", "Spread"]
 class ResidualVariance:
     """Expected squared residual (gold − calibrated proxy)² by family and score, for active propensities.
 
-    Ten bins of the calibrated score per family. A bin is shrunk toward the same bin over all families, and that
-    toward the overall mean, each with 4 pseudo-counts. Old pairs fade with a half-life counted in pairs.
+    Ten bins of the *raw* proxy score per family: calibration can send scores of very different reliability to one
+    value. A bin is shrunk toward the same bin over all families, and that toward the overall mean, each with 4
+    pseudo-counts. Old pairs fade with a half-life counted in pairs.
     """
 
     N_BINS = 10
     PSEUDO_COUNT = 4.0
     HALF_LIFE_PAIRS = 2_000.0
 
-    def __init__(self, gold_range: tuple[float, float]) -> None:
-        self._low, self._width = gold_range[0], gold_range[1] - gold_range[0]
-        self._prior = (0.25 * self._width) ** 2
+    def __init__(self, proxy_range: tuple[float, float], prior: float) -> None:
+        self._low, self._width = proxy_range[0], proxy_range[1] - proxy_range[0]
+        self._prior = prior
         self._sum_FB = np.zeros((0, self.N_BINS))
         self._count_FB = np.zeros((0, self.N_BINS))
 
-    def _bin(self, calibrated_P: FloatArray) -> IntArray:
-        place = np.nan_to_num((calibrated_P - self._low) / self._width * self.N_BINS)
+    def _bin(self, proxy_P: FloatArray) -> IntArray:
+        place = np.nan_to_num((proxy_P - self._low) / self._width * self.N_BINS)
         return np.clip(place, 0, self.N_BINS - 1).astype(np.int64)
 
-    def predict(self, calibrated_P: FloatArray, family_P: IntArray) -> FloatArray:
+    def predict(self, proxy_P: FloatArray, family_P: IntArray) -> FloatArray:
         """Expected squared residual of each rollout; where the proxy is unscored, the overall mean."""
         k = self.PSEUDO_COUNT
         total, count = self._sum_FB.sum(axis=0), self._count_FB.sum(axis=0)
@@ -52,17 +53,17 @@ class ResidualVariance:
             unseen = np.broadcast_to(by_bin, (1, self.N_BINS))
             table = np.concatenate([table, unseen])
             family_P = np.minimum(family_P, table.shape[0] - 1)
-        variance: FloatArray = table[family_P, self._bin(calibrated_P)]
-        return np.where(np.isfinite(calibrated_P), variance, overall)
+        variance: FloatArray = table[family_P, self._bin(proxy_P)]
+        return np.where(np.isfinite(proxy_P), variance, overall)
 
-    def update(self, calibrated_A: FloatArray, residual_A: FloatArray, family_A: IntArray) -> None:
+    def update(self, proxy_A: FloatArray, residual_A: FloatArray, family_A: IntArray) -> None:
         """Add a step's anchor pairs."""
         if not residual_A.size:
             return
         n_families = max(int(family_A.max()) + 1, self._sum_FB.shape[0])
         grown = ((0, n_families - self._sum_FB.shape[0]), (0, 0))
         fade = 0.5 ** (residual_A.size / self.HALF_LIFE_PAIRS)
-        where = family_A * self.N_BINS + self._bin(calibrated_A)
+        where = family_A * self.N_BINS + self._bin(proxy_A)
         shape = (n_families, self.N_BINS)
         size = n_families * self.N_BINS
         added = np.bincount(where, residual_A**2, minlength=size).reshape(shape)

@@ -74,12 +74,24 @@ class ScoringCall:
             else:
                 answers = self._function(rollouts)
             if isinstance(answers, Awaitable):
-                answers = await answers
+                answers = await self._waited(answers)
         except ProgrammerError:
             raise
         except Exception as error:
             return self._failed(len(rollouts), error)
         return self._in_range(ScoreArray.from_answers(answers, len(rollouts), f"The {self.role} scorer"))
+
+    async def _waited(self, answers: Awaitable[Any]) -> Any:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            if inspect.iscoroutine(answers):
+                answers.close()
+            raise ScorerContractError(
+                f"The {self.role} scorer must be declared with `async def` to answer later, got a plain function "
+                "that returned an awaitable. No event loop was started for it. Wrap it in an async function."
+            ) from None
+        return await answers
 
     def _failed(self, n: int, error: Exception) -> ScoreArray:
         reason: UnscoredReason = "scorer_error"
