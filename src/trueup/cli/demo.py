@@ -14,9 +14,10 @@ from rich.table import Table
 
 from trueup.errors import MissingExtraError
 from trueup.experiments.arms import ARMS
-from trueup.experiments.demo import CELLS, Cell, available_cpus, run_demo
+from trueup.experiments.demo import CELLS, Cell, run_demo
 from trueup.experiments.runs import Plan
 from trueup.experiments.scenarios import SCENARIOS
+from trueup.experiments.workers import available_cpus
 from trueup.report import write_report
 from trueup.sandbox import Sandbox
 from trueup.tasks.catalogue import PassRates, load_programs, measure_pass_rates

@@ -7,11 +7,8 @@ and each is stored when it is done, so an interrupted demo goes on where it stop
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import platform
-import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -25,10 +22,11 @@ from trueup.experiments.arms import ARMS, ArmName
 from trueup.experiments.runs import Plan, run_cell
 from trueup.experiments.scenarios import SCENARIOS, Scenario, ScenarioName, make_scenario
 from trueup.experiments.store import CellStore, fingerprint, write_json
+from trueup.experiments.workers import run_jobs
 from trueup.tasks.catalogue import UNIT_TESTS, PassRates, Program, load_programs
 from trueup.tasks.judges import hackable_mean, monotone_mean
 
-__all__ = ["CELLS", "Cell", "assemble", "available_cpus", "run_demo"]
+__all__ = ["CELLS", "Cell", "assemble", "run_demo"]
 
 RESULTS_SCHEMA = 1
 
@@ -77,7 +75,8 @@ def run_demo(
             if on_cell is not None:
                 on_cell(cell, True)
     missing = [cell for cell in CELLS if cell not in done]
-    for cell, result in _compute(missing, plan, tuple(rates.pass_rate), n_workers):
+    jobs = [(cell, plan, rates.pass_rate) for cell in missing]
+    for cell, result in run_jobs(_run_job, jobs, n_workers):
         store.save(result)
         done[cell] = result
         if on_cell is not None:
@@ -85,24 +84,6 @@ def run_demo(
     results = assemble(done, plan, rates, programs)
     write_json(out_dir / "results.json", results)
     return results
-
-
-def _compute(
-    cells: Sequence[Cell], plan: Plan, pass_rates: tuple[float, ...], n_workers: int
-) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    jobs = [(cell, plan, pass_rates) for cell in cells]
-    if n_workers <= 1 or len(jobs) <= 1:
-        yield from map(_run_job, jobs)
-        return
-    # Spawned and not forked: the progress bar runs a thread, and a forked child could inherit its lock.
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(min(n_workers, len(jobs)), initializer=_ignore_interrupts) as pool:
-        # Leaving the block terminates the workers, so an interrupt does not wait for half-done cells.
-        yield from pool.imap_unordered(_run_job, jobs)
-
-
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
 
 
 def _run_job(job: tuple[Cell, Plan, tuple[float, ...]]) -> tuple[Cell, dict[str, Any]]:
@@ -185,10 +166,3 @@ def _versions() -> dict[str, str]:
         "numpy": np.__version__,
         "scipy": scipy.__version__,
     }
-
-
-def available_cpus() -> int:
-    """CPUs that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -251,7 +251,8 @@ class _Memory:
         )
 
     def scale(self) -> FloatArray:
-        return np.maximum(np.sqrt(np.maximum(self.spread_S / self.spread_weight_S, 0.0)), _SPREAD_FLOOR)
+        spread_S = np.sqrt(np.maximum(self.spread_S / self.spread_weight_S, 0.0))
+        return np.asarray(np.maximum(spread_S, _SPREAD_FLOOR))
 
     def coefficient(self) -> FloatArray:
         typical = np.where(self.groups_S > 0, self.square_S / np.maximum(self.groups_S, 1.0), 1.0)
@@ -370,7 +371,7 @@ def systematic_samples(pi_SU: FloatArray, lottery_SU: FloatArray, start_S: Float
 
 def _sample(p_SK: FloatArray, uniforms_SGN: FloatArray) -> IntArray:
     below = np.cumsum(p_SK, axis=1)[:, None, None, :] <= uniforms_SGN[..., None]
-    return np.minimum(below.sum(axis=-1), _K - 1)
+    return np.asarray(np.minimum(below.sum(axis=-1), _K - 1))
 
 
 def _influence(p_SK: FloatArray, chosen_SGN: IntArray) -> FloatArray:
@@ -397,7 +398,8 @@ def _by_bin(scores_SGN: FloatArray, values_SGN: FloatArray) -> FloatArray:
     n_seeds = scores_SGN.shape[0]
     offset = _BINS * np.arange(n_seeds)[:, None, None]
     index = (_bin(scores_SGN) + offset).ravel()
-    return np.bincount(index, values_SGN.ravel(), minlength=n_seeds * _BINS).reshape(n_seeds, _BINS)
+    sums = np.bincount(index, values_SGN.ravel(), minlength=n_seeds * _BINS)
+    return np.asarray(sums.reshape(n_seeds, _BINS), dtype=np.float64)
 
 
 def binned_isotonic(sums_SB: FloatArray, weights_SB: FloatArray) -> FloatArray:

@@ -52,7 +52,7 @@ class TabularPolicy:
 
     def sample(self, uniforms_GN: FloatArray) -> IntArray:
         index = np.searchsorted(np.cumsum(self._p_K), uniforms_GN, side="right")
-        return np.minimum(index, self._p_K.size - 1)
+        return np.asarray(np.minimum(index, self._p_K.size - 1))
 
     def influence(self, completions_GN: IntArray) -> FloatArray:
         # ‖e_k − p‖² = 1 − 2 p_k + ‖p‖²
@@ -89,7 +89,7 @@ class LinearPolicy:
 
     def sample(self, uniforms_GN: FloatArray) -> IntArray:
         below = np.cumsum(self._p_PK, axis=1)[:, None, :] <= uniforms_GN[:, :, None]
-        return np.minimum(below.sum(axis=2), self._p_PK.shape[1] - 1)
+        return np.asarray(np.minimum(below.sum(axis=2), self._p_PK.shape[1] - 1))
 
     def _score_function(self, completions_GN: IntArray) -> FloatArray:
         return np.asarray(self._x_PKD[self._prompt_P1, completions_GN] - self._mean_PD[:, None, :])
