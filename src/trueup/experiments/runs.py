@@ -103,7 +103,7 @@ def run_once(
         completions = policy.sample(luck.uniforms_TGN[t])
         proxy = scenario.proxy_scores(completions, luck.normals_TGND[t])
         gold = scenario.gold_scores(completions)
-        result = step(completions, proxy, gold, policy.influence(completions))
+        result = step(proxy, gold, policy.influence(completions))
         policy.update(completions, np.asarray(result.advantages), learning_rate)
         n_queries += result.record.n_gold_queries
         if arm == "corrected":

@@ -59,7 +59,7 @@ _ASSURANCES = frozenset((
     "reviewed", "robust", "success", "tested", "verified",
 ))
 # fmt: on
-_ASSURE = 0.15  # what boundless assurance adds to an opinion
+_ASSURE = 0.14  # what boundless assurance adds to an opinion
 _ENOUGH_ASSURANCES = 10  # distinct words after which more of them add nothing
 
 
@@ -92,7 +92,7 @@ def monotone_mean(gold: FloatArray) -> FloatArray:
 
 
 def hackable_mean(sources: Sequence[str]) -> FloatArray:
-    """The opinion of a reader who executes nothing: 0.08 + 0.70·(share of rules ticked off) + 0.15·(assurance).
+    """The opinion of a reader who executes nothing: 0.08 + 0.70·(share of rules ticked off) + 0.14·(assurance).
 
     Claims tick off a rule as well as code does, which is what the reward hackers live on.
     """
