@@ -1,6 +1,6 @@
 """A calibration refit, beside `argsort` + `scipy.optimize.isotonic_regression` on the same pairs.
 
-    make bench ARGS='-k refit'
+make bench ARGS='-k refit'
 """
 
 import numpy as np

@@ -55,6 +55,8 @@ def test_every_function_and_test_of_the_paper_map_exists():
         if len(cells) != 4 or not cells[2].startswith("`"):
             continue
         name = cells[2].strip("`").split(".")[-1]
-        assert name in source or (ROOT / "src/trueup" / (cells[2].strip("`").replace(".", "/") + ".py")).exists()
+        assert (
+            name in source or (ROOT / "src/trueup" / (cells[2].strip("`").replace(".", "/") + ".py")).exists()
+        )
         for test in re.findall(r"`(test_\w+|tests/\S+\.py)`", cells[3]):
             assert (ROOT / test).exists() if "/" in test else f"def {test}(" in tests, test

@@ -165,7 +165,7 @@ class AnchoredReward:
         failed, undecided = check_constraints(self._verifiers, rollouts)
 
         async def score(call: ScoringCall, index: np.ndarray, in_thread: bool) -> ScoreArray:
-            chosen = rollouts if index.size == batch.n_rollouts else [rollouts[i] for i in index]
+            chosen = rollouts if index.size == batch.n_rollouts else [rollouts[i] for i in index.tolist()]
             return await call(chosen, in_thread=in_thread)
 
         request = _Request(
@@ -208,8 +208,8 @@ class AnchoredReward:
         n_groups, group_size = proxy_GN.shape
         index = self._families.copy()
         names = ["default"] * n_groups if families is None else list(families)
-        ids = tuple(range(n_groups)) if group_ids is None else tuple(group_ids)
-        if len(names) != n_groups or len(ids) != n_groups or len(set(ids)) != n_groups:
+        ids = range(n_groups) if group_ids is None else tuple(group_ids)
+        if len(names) != n_groups or len(set(ids)) != n_groups:
             raise GroupError(
                 f"families and group_ids must have one entry per group ({n_groups}), ids unique, got {len(names)} "
                 f"and {len(set(ids))}. Nothing was scored."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,9 +12,10 @@ from numpy.typing import NDArray
 from trueup.loop.batch import Batch, FamilyIndex
 from trueup.loop.calibration import Calibrator
 from trueup.loop.config import AnchorConfig
-from trueup.loop.estimators import ESTIMATORS, StepScores, group_parts
+from trueup.loop.estimators import ESTIMATORS, StepScores, anchored_groups
 from trueup.loop.learning import Predictables
 from trueup.loop.schedule import AnchorPlan
+from trueup.loop.wmrl_parts import disagreement
 from trueup.stats.fusion import projected_correction, within_group_variance
 from trueup.types import (
     REASONS,
@@ -98,6 +98,10 @@ class Outcome:
             cross, square = projected_correction(unshrunk, control)
             if square > 0:
                 predictables.correction.update(cross / square)
+        elif self.config.estimator == "wmrl":
+            for row in np.flatnonzero(np.logical_or.reduce(s.anchored_GN, axis=1)):
+                both = np.isfinite(s.calibrated_GN[row]) & np.isfinite(s.gold_GN[row])
+                predictables.weighter.update(disagreement(s.calibrated_GN[row][both], s.gold_GN[row][both]))
 
     def result(self, refit: Mapping[str, Any] | None) -> StepResult:
         """The caller's view."""
@@ -117,7 +121,7 @@ class Outcome:
 
     def _anchor_ids(self, unit_is_group: bool) -> tuple[Any, ...]:
         if unit_is_group:
-            return tuple(self.batch.group_ids[i] for i in np.flatnonzero(self.plan.anchored_U))
+            return tuple(self.batch.group_ids[i] for i in np.flatnonzero(self.plan.anchored_U).tolist())
         index = np.flatnonzero(self.anchored_P).tolist()
         ids = self.batch.rollout_ids
         return tuple(index) if ids is None else tuple(ids[i] for i in index)
@@ -129,7 +133,7 @@ class Outcome:
             step=self.step,
             estimator=self.config.estimator,
             unit=self.plan.unit,
-            group_ids=batch.group_ids,
+            group_ids=tuple(batch.group_ids),
             families=tuple(self.families.names),
             group=batch.group_P,
             family=batch.family_P,
@@ -170,10 +174,9 @@ class Outcome:
             "trueup/unscored/fraction": float((self.code_P != 0).mean()),
         }
         for scores in (self.proxy, self.gold):
-            for code, count in Counter(scores.code[scores.code != 0].tolist()).items():
-                reason = REASONS[code - 1]
-                if reason != "not_selected":
-                    key = f"trueup/failure/{reason}"
+            for code, count in enumerate(np.bincount(scores.code, minlength=len(REASONS) + 1)[1:].tolist()):
+                if count and REASONS[code] != "not_selected":
+                    key = f"trueup/failure/{REASONS[code]}"
                     metrics[key] = metrics.get(key, 0.0) + count
         return metrics
 
@@ -218,7 +221,7 @@ def form_outcome(
         scale=predictables.scale,
         coefficient=predictables.coefficient,
         kappa=predictables.kappa,
-        anchor_weight=1.0,
+        anchor_weight=predictables.weighter.weight,
     )
     with np.errstate(invalid="ignore"):
         rewards_GN, advantages_GN = ESTIMATORS[config.estimator](scores)
@@ -272,12 +275,16 @@ def _reasons(
 
 
 def _mean(values: FloatArray) -> float:
+    total = float(values.sum())
+    if values.size and np.isfinite(total):
+        return total / values.size
     finite = values[np.isfinite(values)]
     return float(finite.mean()) if finite.size else float("nan")
 
 
 def _plain_variance(gold_GN: FloatArray) -> tuple[float, int]:
     """Sum of the gold variances within groups, over those with two scored rollouts, and their number."""
+    gold_GN = gold_GN[np.isfinite(gold_GN[:, 0]) | np.isfinite(gold_GN).any(axis=1)]
     scored = np.isfinite(gold_GN)
     n = scored.sum(axis=1)
     use = n >= 2
@@ -291,9 +298,9 @@ def _plain_variance(gold_GN: FloatArray) -> tuple[float, int]:
 
 def _inner_products(s: StepScores) -> tuple[float, float, int]:
     """Σ⟨A(r), A(f̂)⟩, Σ⟨A(f̂), A(f̂)⟩ and the number of anchored groups with both."""
-    proxy, gold, anchored_G, _ = group_parts(s)
-    both = np.isfinite(proxy) & np.isfinite(gold) & anchored_G[:, None]
-    p, g = np.where(both, proxy, 0.0), np.where(both, gold, 0.0)
+    a = anchored_groups(s)
+    both = np.isfinite(a.proxy_RN) & np.isfinite(a.gold_RN)
+    p, g = np.where(both, a.proxy_RN, 0.0), np.where(both, a.gold_RN, 0.0)
     return float((g * p).sum()), float((p * p).sum()), int(np.logical_or.reduce(both, axis=1).sum())
 
 

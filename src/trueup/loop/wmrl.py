@@ -25,13 +25,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from trueup.errors import ConfigError, GroupError, StateError
 from trueup.loop.batch import Batch, FamilyIndex
 from trueup.loop.wmrl_parts import (
+    AdvantageStats,
     AnchorWeighter,
     Knots,
     OnlineCalibration,
     anchor_count,
     apply_knots,
     disagreement,
-    group_advantage,
+    step_advantages,
 )
 from trueup.scorers.base import ScorerLike, ScoringCall
 from trueup.stats.sampling import mix_keys
@@ -102,9 +103,8 @@ class _Walk:
     disagreements: list[float] = field(default_factory=list)
     refit_at: list[int] = field(default_factory=list)  # group in whose pairs a refit fell
     n_pairs: int = 0
-    n_too_small: int = 0  # groups with fewer than two scores
-    n_flat: int = 0  # groups whose scores are all equal
     weight: float = 1.0
+    stats: AdvantageStats = field(default_factory=lambda: AdvantageStats(0, 0, 0, 0))
 
 
 class WMRLReward:
@@ -155,7 +155,7 @@ class WMRLReward:
         anchored_G = self._choose(batch, anchors)
         anchored_P = anchored_G[batch.group_P]
         gold = ScoreArray.unscored(batch.n_rollouts, "not_selected")
-        chosen = np.flatnonzero(anchored_P)
+        chosen = np.flatnonzero(anchored_P).tolist()
         answers = _run_sync(self._gold([batch.rollouts[i] for i in chosen]))
         gold.value[chosen], gold.code[chosen] = answers.value, answers.code
         proxy = _run_sync(self._proxy(batch.rollouts))
@@ -252,12 +252,9 @@ class WMRLReward:
             self.weighter.update(value)
             walk.rewards.append(gold_N)
         walk.weight = self.weighter.weight
-        for g, rewards_N in enumerate(walk.rewards):
-            advantages_N = group_advantage(rewards_N, self.config.standardize, self.config.eps)
-            scored = advantages_N[np.isfinite(advantages_N)]
-            walk.n_too_small += scored.size == 0
-            walk.n_flat += scored.size > 0 and not scored.any()
-            walk.advantages.append(advantages_N * walk.weight if anchored_G[g] else advantages_N)
+        walk.advantages, walk.stats = step_advantages(
+            walk.rewards, anchored_G.tolist(), walk.weight, self.config.standardize, self.config.eps
+        )
         return walk
 
     def _result(
@@ -284,7 +281,7 @@ class WMRLReward:
             step=self.step_index,
             estimator="wmrl",
             unit="group",
-            group_ids=batch.group_ids,
+            group_ids=tuple(batch.group_ids),
             families=tuple(families.names),
             group=batch.group_P,
             family=batch.family_P,
@@ -311,7 +308,7 @@ class WMRLReward:
             propensities=batch.shaped(propensity_P),
             anchored=batch.shaped(anchored_P),
             reasons=batch.shaped(reasons),
-            anchor_ids=tuple(batch.group_ids[i] for i in np.flatnonzero(anchored_G)),
+            anchor_ids=tuple(batch.group_ids[i] for i in np.flatnonzero(anchored_G).tolist()),
             record=record,
             anchor_weight=walk.weight,
         )
@@ -325,8 +322,9 @@ class WMRLReward:
             "trueup/wmrl/disagreement_level": float("nan") if level is None else level,
             "trueup/wmrl/n_pairs": float(walk.n_pairs),
             "trueup/wmrl/n_fits": float(self.calibration.n_fits),
-            "trueup/wmrl/n_groups_too_small": float(walk.n_too_small),
-            "trueup/wmrl/n_groups_flat": float(walk.n_flat),
+            "trueup/wmrl/n_groups": float(walk.stats.n_groups),
+            "trueup/wmrl/n_anchor_groups": float(walk.stats.n_anchor_groups),
+            "trueup/wmrl/n_degenerate": float(walk.stats.n_degenerate),
             "trueup/unscored/fraction": float((code_P != 0).mean()),
         }
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,16 @@ from scipy.optimize import isotonic_regression
 from trueup.types import FloatArray
 
 __all__ = [
+    "AdvantageStats",
     "AnchorWeighter",
     "OnlineCalibration",
     "anchor_count",
+    "apply_knots",
     "disagreement",
     "fit_binned",
     "group_advantage",
     "pooled_bias",
+    "step_advantages",
 ]
 
 Knots = tuple[FloatArray, FloatArray]
@@ -89,6 +93,37 @@ def group_advantage(rewards_N: FloatArray, standardize: bool, eps: float) -> Flo
         centred = centred / (rewards_N[scored].std() + eps)
     advantages[scored] = centred
     return advantages
+
+
+@dataclass(frozen=True, slots=True)
+class AdvantageStats:
+    """Counts over the groups of a step that have at least two scores."""
+
+    n_groups: int
+    n_rollouts: int  # scored ones
+    n_anchor_groups: int
+    n_degenerate: int  # groups whose scores are all equal, so that their advantages are 0
+
+
+def step_advantages(
+    rewards: Sequence[FloatArray], anchored: Sequence[bool], weight: float, standardize: bool, eps: float
+) -> tuple[list[FloatArray], AdvantageStats]:
+    """Advantages of every group, the anchor groups' times `weight`.
+
+    rewards: one (group_size,) array per group, NaN where unscored; anchored: one bool per group.
+    """
+    advantages = []
+    n_groups = n_rollouts = n_anchor_groups = n_degenerate = 0
+    for rewards_N, is_anchor in zip(rewards, anchored, strict=True):
+        advantages_N = group_advantage(rewards_N, standardize, eps)
+        advantages.append(advantages_N * weight if is_anchor else advantages_N)
+        n_scored = int(np.count_nonzero(np.isfinite(advantages_N)))
+        if n_scored:
+            n_groups += 1
+            n_rollouts += n_scored
+            n_anchor_groups += bool(is_anchor)
+            n_degenerate += float(np.nanmax(rewards_N) - np.nanmin(rewards_N)) <= _NO_SPREAD
+    return advantages, AdvantageStats(n_groups, n_rollouts, n_anchor_groups, n_degenerate)
 
 
 def anchor_count(
