@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich import box
 from rich.table import Table
 
+from trueup.cli.tables import progress_bar, wide_console
 from trueup.experiments.estimator_sweep import (
     SWEEP_ARMS,
     SweepPoint,
@@ -49,14 +49,7 @@ def estimators(seeds: int, steps: int, full: bool, jobs: int | None, as_json: bo
     points = full_points() if full else default_points()
     work = functools.partial(run_point, n_seeds=seeds, n_steps=steps)
     rows: list[dict[str, Any]] = []
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    ) as progress:
+    with progress_bar() as progress:
         task = progress.add_task("points", total=len(points))
         for found in run_jobs(work, points, jobs or available_cpus()):
             rows += found
@@ -66,7 +59,7 @@ def estimators(seeds: int, steps: int, full: bool, jobs: int | None, as_json: bo
     if as_json:
         click.echo(json.dumps({"n_seeds": seeds, "n_steps": steps, "rows": rows}, allow_nan=False))
         return
-    console = Console()
+    console = wide_console()
     console.print(_table("final gold reward", rows, "final_gold_reward", 3))
     console.print(_table("squared error of the gradient, gold_budget = 1", rows, "gradient_error", 2))
     console.print(
@@ -82,9 +75,16 @@ def _point(row: dict[str, Any]) -> SweepPoint:
 
 def _table(title: str, rows: Sequence[dict[str, Any]], figure: str, digits: int) -> Table:
     """One line per point, one column per arm."""
-    table = Table(title=title, title_justify="left")
+    table = Table(
+        title=title,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1),
+        collapse_padding=True,
+        pad_edge=False,
+    )
     for heading in ("rank corr.", "anchors", "noise", "groups", *SWEEP_ARMS):
-        table.add_column(heading.replace("_", " "), justify="right")
+        table.add_column(heading.replace("_", "\n").replace(" ", "\n"), justify="right", no_wrap=True)
     by_point: dict[SweepPoint, dict[str, str]] = {}
     for row in rows:
         by_point.setdefault(_point(row), {})[row["arm"]] = _with_error(row[figure], digits)

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich import box
+from rich.progress import Progress
 from rich.table import Table
 
+from trueup.cli.tables import progress_bar, wide_console
 from trueup.errors import MissingExtraError
 from trueup.experiments.arms import ARMS
 from trueup.experiments.demo import CELLS, Cell, run_demo
@@ -99,7 +100,7 @@ def demo(
     if as_json:
         click.echo(json.dumps(results, allow_nan=False))
         return
-    console = Console()
+    console = wide_console()
     for name in SCENARIOS:
         console.print(results_table(results, name))
     console.print(_footnotes(results), style="dim")
@@ -108,14 +109,7 @@ def demo(
 
 
 def _run(plan: Plan, out: Path, n_workers: int, fresh: bool) -> tuple[dict[str, Any], str]:
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    ) as progress:
+    with progress_bar() as progress:
         rates = _measure(progress)
         task = progress.add_task("training", total=len(CELLS))
 
@@ -132,17 +126,20 @@ def _run(plan: Plan, out: Path, n_workers: int, fresh: bool) -> tuple[dict[str, 
 
 
 def _measure(progress: Progress) -> PassRates:
-    programs = load_programs()
-    task = progress.add_task("sandbox", total=None)
+    task = progress.add_task("running the programs in the sandbox", total=None)
     with Sandbox(slots=2) as sandbox:
-        rates = measure_pass_rates(sandbox, programs)
+        rates = measure_pass_rates(
+            sandbox,
+            load_programs(),
+            lambda done, total: progress.update(task, completed=done, total=total),
+        )
     progress.remove_task(task)
     return rates
 
 
 def results_table(results: dict[str, Any], scenario: str) -> Table:
     """One scenario as a table; errors are standard errors over seeds."""
-    table = Table(title=scenario, title_justify="left")
+    table = Table(title=scenario, title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("arm")
     for heading in (
         "final gold reward",

@@ -120,7 +120,7 @@ def make_scenario(
         prompt_G=np.arange(task.n_prompts),
         families_G=families,
         rollouts_PK=rollouts,
-        learning_rates=(8.0, 16.0, 32.0, 64.0, 128.0),
+        learning_rates=(8.0, 20.0, 50.0, 120.0, 300.0),
         features_PKD=task.features,
         family_P=task.family,
     )

@@ -7,9 +7,9 @@ no gold for.
 
 Two proxies. The *benign* one is gold through an S-shaped distortion, with an error that belongs to the
 completion and noise that belongs to the reading: miscalibrated, but in about the right order everywhere. The
-*exploit* one differs twice: in the last family it ranks in reverse, and in every prompt one completion (two
-in some) carries a trick that it loves and that is worth almost nothing. The ninth feature tells
-the policy which completion carries the trick, so that it can learn to use it, and to avoid it.
+*exploit* one differs twice: in the last family it ranks in reverse, and in every second prompt of a family one
+completion carries a trick that it loves and that is worth almost nothing. The ninth feature tells the policy which
+completion carries the trick, so that it can learn to use it, and to avoid it.
 
 The task is drawn once from a fixed seed: it is a data set, not a source of chance. Left out on purpose: long
 episodes, a policy that can invent completions, gold that is itself noisy.
@@ -37,7 +37,7 @@ _PROXY_SLOPE = 5.0  # steepness of the proxy's distortion
 _PROXY_ERROR = 0.6  # standing error of the proxy per completion, in logits
 _PROXY_NOISE = 0.06  # noise of one reading
 _TRICK_GOLD = 0.05
-_TRICK_PROXY = 0.95
+_TRICK_PROXY = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +72,8 @@ def make_contextual_task(
     taste /= np.linalg.norm(taste, axis=1, keepdims=True)
     predictor = np.einsum("pkd,pd->pk", embedding, taste[family])
     predictor += _GOLD_SCATTER * rng.standard_normal(predictor.shape)
-    trick = np.arange(n_completions) == 0
-    trick = np.broadcast_to(trick, predictor.shape).copy()
-    trick[:: len(FAMILIES) + 1, 1] = True
+    prompt = np.arange(n_prompts)
+    trick = (np.arange(n_completions) == 0) & (prompt // len(FAMILIES) % 2 == 0)[:, None]
     gold = np.where(trick, _TRICK_GOLD, expit(_GOLD_SLOPE * predictor))
     error = _PROXY_ERROR * rng.standard_normal(gold.shape)
     benign = expit(_PROXY_SLOPE * (gold - 0.5) + error)
