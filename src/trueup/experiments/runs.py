@@ -30,7 +30,7 @@ class Plan:
     """What all cells of one experiment have in common."""
 
     n_seeds: int = 32
-    n_tuning_seeds: int = 4
+    n_tuning_seeds: int = 8
     n_steps: int = 60
     anchor_fraction: float = 0.1
     schedule: Schedule = "constant"
