@@ -103,7 +103,14 @@ def test_the_cell_reports_the_grid_and_the_rate_that_won_it(rates) -> None:  # t
         np.mean(cell["summary"]["final_gold_by_seed"])
     )
     assert len(cell["summary"]["curve"]["step"]) == len(cell["summary"]["curve"]["gold_mean"]) == 21
-    assert sum(cell["calibration"]["n"]) == 2 * 20 * 80
+
+
+def test_reliability_counts_every_rollout_of_the_steps_with_a_fitted_map(rates) -> None:  # type: ignore[no-untyped-def]
+    """Eight anchors a step and 200 pairs to the first fit: the map is in force from step 25 of 30 on."""
+    cell = run_cell(_scenario("hackable", rates), "corrected", Plan(n_seeds=2, n_tuning_seeds=1, n_steps=30))
+    assert sum(cell["calibration"]["n"]) == 2 * 5 * 80
+    short = run_cell(_scenario("hackable", rates), "corrected", SHORT)
+    assert short["calibration"]["n"] == []
 
 
 def test_tuning_never_sees_a_reported_seed(rates, monkeypatch) -> None:  # type: ignore[no-untyped-def]

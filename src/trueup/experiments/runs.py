@@ -38,7 +38,11 @@ class Plan:
 
 @dataclass(slots=True)
 class _Reliability:
-    """Sums per bin of the raw proxy score, for the reliability plot before and after calibration."""
+    """Sums per bin of the raw proxy score, for the reliability plot before and after calibration.
+
+    Only steps with a fitted map count; before the first fit the map is the identity and there is no "after".
+    Every rollout of such a step counts, since an experimenter knows all gold: both scores are out of sample.
+    """
 
     n: IntArray = field(default_factory=lambda: np.zeros(_N_BINS, np.int64))
     sums: FloatArray = field(default_factory=lambda: np.zeros((4, _N_BINS)))  # proxy, calibrated, gold, gold²
@@ -106,7 +110,7 @@ def run_once(
         result = step(proxy, gold, policy.influence(completions))
         policy.update(completions, np.asarray(result.advantages), learning_rate)
         n_queries += result.record.n_gold_queries
-        if arm == "corrected":
+        if arm == "corrected" and not np.array_equal(result.record.calibrated, proxy.ravel()):
             reliability.add(proxy.ravel(), result.record.calibrated, gold.ravel())
     gold_curve[-1] = scenario.expected(scenario.gold_PK, policy)
     proxy_curve[-1] = scenario.expected(scenario.proxy_PK, policy)

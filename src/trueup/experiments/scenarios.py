@@ -141,5 +141,5 @@ def _catalogue_scenario(
         prompt_G=np.zeros(_CATALOGUE_GROUPS, np.int64),
         families_G=("catalogue",) * _CATALOGUE_GROUPS,
         rollouts_PK=(rollouts,),
-        learning_rates=(0.7, 1.0, 1.4, 2.0, 4.0),
+        learning_rates=(0.5, 0.7, 1.0, 2.0, 4.0),
     )
