@@ -476,6 +476,27 @@ def test_only_the_anchors_entries_of_gold_are_read():
     assert len(read) == 8
 
 
+def test_the_anchor_weight_moves_with_disagreement_after_the_warm_up():
+    reward = trueup.AnchoredReward(
+        None, None, estimator="wmrl", anchor_fraction=0.5, calibration={"enabled": False}
+    )
+    rng = np.random.default_rng(0)
+
+    def weights(noise, n_steps):
+        out = []
+        for _ in range(n_steps):
+            r = rng.random((8, 8))
+            out.append(
+                reward.step_arrays(np.clip(r + noise * rng.normal(size=r.shape), 0, 1), r).anchor_weight
+            )
+        return out
+
+    quiet = weights(0.1, 20)
+    assert quiet[:8] == [1.0] * 8  # 4 anchor groups a step: 32 are seen after the eighth
+    assert quiet[8] == pytest.approx(2.0)
+    assert weights(1.0, 60)[-1] == 4.0
+
+
 def test_the_calibration_is_fixed_within_a_step_and_refitted_after_it():
     reward = trueup.AnchoredReward(
         None, None, anchor_fraction=1.0, calibration={"min_pairs": 100, "refit_every": 64}

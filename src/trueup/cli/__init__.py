@@ -19,6 +19,12 @@ __all__ = ["main"]
 
 # name -> (module, attribute, one line for the list of commands). A dotted name is a command of a group.
 _COMMANDS: dict[str, tuple[str, str, str]] = {
+    "demo": (
+        "trueup.cli.demo",
+        "demo",
+        "the bundled experiment: seven ways to use a little gold, with a report",
+    ),
+    "bench": ("trueup.cli.bench", "bench", "measure: which estimator wins where"),
     "doctor": ("trueup.cli.doctor", "doctor", "what works on this machine, and the remedy for what does not"),
 }
 

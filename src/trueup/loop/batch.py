@@ -53,7 +53,7 @@ class FamilyIndex:
 class Batch:
     """One step's rollouts. `rollouts` is None when only arrays were given."""
 
-    group_ids: tuple[Hashable, ...]
+    group_ids: Sequence[Hashable]
     sizes_G: IntArray
     family_P: IntArray
     rollouts: Sequence[Rollout] | None
@@ -68,14 +68,17 @@ class Batch:
             )
         members: list[Sequence[Rollout]] = []
         ids: list[Hashable] = []
+        named = False
         for index, group in enumerate(groups):
             if isinstance(group, Group):
                 members.append(group.rollouts)
                 ids.append(index if group.id is None else group.id)
+                named = named or group.id is not None
             else:
                 members.append(_checked(group, index))
                 ids.append(index)
-        _refuse_duplicates(ids, "Group")
+        if named:
+            _refuse_duplicates(ids, "Group")
         if not members:
             raise GroupError(
                 "A step must hold at least one group, got none. Nothing was scored. Skip empty steps."
@@ -96,7 +99,7 @@ class Batch:
             )
         _refuse_duplicates(given, "Rollout")
         return cls(
-            group_ids=tuple(ids),
+            group_ids=tuple(ids) if named else range(len(ids)),
             sizes_G=np.array([len(group) for group in members]),
             family_P=families.codes([rollout.family for rollout in flat]),
             rollouts=flat,

@@ -19,9 +19,9 @@ import numpy as np
 from trueup.loop.config import AnchorConfig
 from trueup.stats.advantages import center, linear_advantages, standardized_advantages
 from trueup.stats.fusion import control_variate_advantages, corrected_rewards
-from trueup.types import BoolArray, FloatArray
+from trueup.types import BoolArray, FloatArray, IntArray
 
-__all__ = ["ESTIMATORS", "StepScores", "answered_propensity", "group_parts"]
+__all__ = ["ESTIMATORS", "StepScores", "anchored_groups", "answered_propensity"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,19 +97,42 @@ def _any(grid_GN: BoolArray) -> BoolArray:
     return found
 
 
-def group_parts(s: StepScores) -> tuple[FloatArray, FloatArray, BoolArray, FloatArray]:
-    """Proxy and gold advantages over the same rollouts of each group, which groups are anchored, and their π′.
+@dataclass(frozen=True, slots=True)
+class AnchoredGroups:
+    """The anchored groups (rows of the grid): advantages of proxy and gold over the same rollouts, and π′."""
 
-    An anchored group whose proxy is wholly unscored is its gold alone: its control is 0.
+    rows: IntArray
+    proxy_RN: FloatArray
+    gold_RN: FloatArray
+    propensity_R: FloatArray
+
+
+def anchored_groups(s: StepScores) -> AnchoredGroups:
+    """Both kinds of advantage of the anchored groups; a rollout that one of the two lost is left out of both.
+
+    A group whose proxy is wholly unscored is its gold alone: its control is 0.
     """
-    anchored_G = _any(s.anchored_GN)
-    has_proxy, has_gold = np.isfinite(s.calibrated_GN), np.isfinite(s.gold_GN)
-    blind = (anchored_G & ~_any(has_proxy))[:, None]
-    proxy = _advantages(s, np.where(anchored_G[:, None] & ~has_gold, np.nan, s.calibrated_GN))
-    gold = _advantages(s, np.where(has_proxy | blind, s.gold_GN, np.nan))
+    rows = np.flatnonzero(_any(s.anchored_GN))
+    f, r = s.calibrated_GN[rows], s.gold_GN[rows]
+    has_proxy, has_gold = np.isfinite(f), np.isfinite(r)
+    blind = ~_any(has_proxy)[:, None]
+    proxy = _advantages(s, np.where(has_gold, f, np.nan))
+    gold = _advantages(s, np.where(has_proxy | blind, r, np.nan))
     proxy = np.where(blind & np.isfinite(gold), 0.0, proxy)
-    pi, _ = answered_propensity(s.propensity_GN[:, 0], anchored_G, _any(np.isfinite(gold)))
-    return proxy, gold, anchored_G, pi
+    everyone = np.ones(rows.size, np.bool_)
+    pi, _ = answered_propensity(s.propensity_GN[rows, 0], everyone, _any(np.isfinite(gold)))
+    return AnchoredGroups(rows, proxy, gold, pi)
+
+
+def _difference(s: StepScores, coefficient: float, factor: float) -> FloatArray:
+    """The group difference estimator with `factor` on the correction."""
+    advantages: FloatArray = coefficient * _advantages(s, s.calibrated_GN)
+    a = anchored_groups(s)
+    everyone = np.ones(a.rows.size, np.bool_)
+    advantages[a.rows] = control_variate_advantages(
+        a.proxy_RN, a.gold_RN, everyone, a.propensity_R / factor, coefficient
+    )
+    return advantages
 
 
 def _plug_in(s: StepScores) -> FloatArray:
@@ -120,8 +143,7 @@ def _plug_in(s: StepScores) -> FloatArray:
 
 def control_variate(s: StepScores) -> tuple[FloatArray, FloatArray]:
     """Group difference estimator in advantage space (docs/estimators.md §2)."""
-    proxy, gold, anchored_G, pi = group_parts(s)
-    return _plug_in(s), control_variate_advantages(proxy, gold, anchored_G, pi, s.coefficient)
+    return _plug_in(s), _difference(s, s.coefficient, 1.0)
 
 
 def mse(s: StepScores) -> tuple[FloatArray, FloatArray]:
@@ -130,8 +152,7 @@ def mse(s: StepScores) -> tuple[FloatArray, FloatArray]:
     if s.config.anchor_unit == "rollout":
         rewards = _correct(s, s.config.correction_clip, kappa)
         return rewards, _advantages(s, rewards)
-    proxy, gold, anchored_G, pi = group_parts(s)
-    return _plug_in(s), control_variate_advantages(proxy, gold, anchored_G, pi / kappa, 1.0)
+    return _plug_in(s), _difference(s, 1.0, kappa)
 
 
 def wmrl(s: StepScores) -> tuple[FloatArray, FloatArray]:

@@ -7,13 +7,14 @@ from typing import Any
 
 from trueup.loop.config import AnchorConfig
 from trueup.loop.weighting import Coefficient, CorrectionMoments, ResidualVariance, Spread
+from trueup.loop.wmrl_parts import AnchorWeighter
 from trueup.stats.fusion import shrinkage
 
 __all__ = ["Predictables"]
 
 
 class Predictables:
-    """Residual variances, scale, λ and κ."""
+    """Residual variances, scale, λ, κ and, for `wmrl`, the published anchor weight at its published settings."""
 
     def __init__(self, config: AnchorConfig) -> None:
         self._config = config
@@ -23,6 +24,7 @@ class Predictables:
         self.spread = Spread.with_prior(0.25 * config.width)
         self.coefficient_estimate = Coefficient()
         self.correction = CorrectionMoments()
+        self.weighter = AnchorWeighter(half_life=64, warmup=32, w_max=4.0, target_weight=2.0)
 
     @property
     def scale(self) -> float:
@@ -49,6 +51,7 @@ class Predictables:
             "spread": self.spread,
             "coefficient": self.coefficient_estimate,
             "correction": self.correction,
+            "weighter": self.weighter,
         }
 
     def state_dict(self) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,9 +12,11 @@ from numpy.typing import NDArray
 from trueup.loop.batch import Batch, FamilyIndex
 from trueup.loop.calibration import Calibrator
 from trueup.loop.config import AnchorConfig
-from trueup.loop.estimators import ESTIMATORS, StepScores, group_parts
+from trueup.loop.estimators import ESTIMATORS, StepScores, anchored_groups
+from trueup.loop.guard import Guard, StepEvidence
 from trueup.loop.learning import Predictables
 from trueup.loop.schedule import AnchorPlan
+from trueup.loop.wmrl_parts import disagreement
 from trueup.stats.fusion import projected_correction, within_group_variance
 from trueup.types import (
     REASONS,
@@ -49,6 +50,9 @@ class Outcome:
     rewards_P: FloatArray
     advantages_P: FloatArray
     code_P: NDArray[np.int8]  # why a reward is missing; 0 where it is not
+    asked_P: BoolArray  # the proxy was asked for it
+    lost_families: tuple[int, ...]  # whose proxy scores are missing too often in this step
+    proxy_version: str | None
     notes: tuple[str, ...]
 
     @property
@@ -56,6 +60,23 @@ class Outcome:
         """Flat indices of the anchors that both proxy and gold have scored."""
         both = self.anchored_P & np.isfinite(self.calibrated_P) & np.isfinite(self.gold.value)
         return np.flatnonzero(both)
+
+    def inform(self, guard: Guard, calibrator: Calibrator) -> list[str]:
+        """Let the guard see this step; forgets the calibration of a proxy that has been replaced."""
+        if guard.version_changed(self.proxy_version):
+            calibrator.forget()
+        evidence = StepEvidence(
+            family_P=self.batch.family_P,
+            group_P=self.batch.group_P,
+            proxy_asked_P=self.asked_P,
+            calibrated_P=self.calibrated_P,
+            gold_P=self.gold.value,
+            anchored_P=self.anchored_P,
+            propensity_P=self.propensity_P,
+            width=self.config.width,
+            whole_groups=self.plan.unit == "group",
+        )
+        return guard.observe(self.step, evidence, list(self.lost_families), self.proxy_version)
 
     def learn(
         self, calibrator: Calibrator, predictables: Predictables, first_group: int
@@ -83,14 +104,7 @@ class Outcome:
         s = self.scores
         if not self.anchored_P.any():
             return
-        if self.config.anchor_unit == "rollout":
-            rewards = self.batch.grid(self.rewards_P)
-            total, n_groups = within_group_variance(
-                s.calibrated_GN, s.gold_GN, s.anchored_GN, s.propensity_GN, rewards
-            )
-        else:
-            total, n_groups = _plain_variance(s.gold_GN)
-        predictables.spread.update(total, n_groups, predictables.scale_fade)
+        predictables.spread.update(*self._gold_variance(), predictables.scale_fade)
         if self.config.estimator == "control_variate":
             predictables.coefficient_estimate.update(*_inner_products(s))
         elif self.config.estimator == "mse":
@@ -98,8 +112,28 @@ class Outcome:
             cross, square = projected_correction(unshrunk, control)
             if square > 0:
                 predictables.correction.update(cross / square)
+        elif self.config.estimator == "wmrl":
+            for row in np.flatnonzero(np.logical_or.reduce(s.anchored_GN, axis=1)):
+                both = np.isfinite(s.calibrated_GN[row]) & np.isfinite(s.gold_GN[row])
+                predictables.weighter.update(disagreement(s.calibrated_GN[row][both], s.gold_GN[row][both]))
 
-    def result(self, refit: Mapping[str, Any] | None) -> StepResult:
+    def _gold_variance(self) -> tuple[float, int]:
+        """Gold's variance within groups, summed, and the number of groups. Where single rollouts are anchored it
+        needs the corrected rewards; where a group has gold alone, gold's own variance is it."""
+        s = self.scores
+        if self.plan.unit == "group":
+            return _plain_variance(s.gold_GN)
+        gold_alone = ~np.logical_or.reduce(np.isfinite(s.calibrated_GN), axis=1)
+        rewards = self.batch.grid(self.rewards_P)
+        mixed = ~gold_alone
+        parts = (s.calibrated_GN, s.gold_GN, s.anchored_GN, s.propensity_GN, rewards)
+        if not gold_alone.any():
+            return within_group_variance(*parts)
+        total, n_groups = within_group_variance(*(part[mixed] for part in parts))
+        more, n_more = _plain_variance(s.gold_GN[gold_alone])
+        return total + more, n_groups + n_more
+
+    def result(self, refit: Mapping[str, Any] | None, events: list[str]) -> StepResult:
         """The caller's view."""
         batch = self.batch
         reasons = np.array([None, *REASONS], dtype=object)[self.code_P]
@@ -111,25 +145,25 @@ class Outcome:
             anchored=batch.shaped(self.anchored_P),
             reasons=batch.shaped(reasons),
             anchor_ids=self._anchor_ids(unit_is_group),
-            record=self._record(refit),
+            record=self._record(refit, events),
             anchor_weight=self.scores.anchor_weight,
         )
 
     def _anchor_ids(self, unit_is_group: bool) -> tuple[Any, ...]:
         if unit_is_group:
-            return tuple(self.batch.group_ids[i] for i in np.flatnonzero(self.plan.anchored_U))
+            return tuple(self.batch.group_ids[i] for i in np.flatnonzero(self.plan.anchored_U).tolist())
         index = np.flatnonzero(self.anchored_P).tolist()
         ids = self.batch.rollout_ids
         return tuple(index) if ids is None else tuple(ids[i] for i in index)
 
-    def _record(self, refit: Mapping[str, Any] | None) -> StepRecord:
+    def _record(self, refit: Mapping[str, Any] | None, events: list[str]) -> StepRecord:
         batch = self.batch
         n_queries = int(self.anchored_P.sum())
         return StepRecord(
             step=self.step,
             estimator=self.config.estimator,
             unit=self.plan.unit,
-            group_ids=batch.group_ids,
+            group_ids=tuple(batch.group_ids),
             families=tuple(self.families.names),
             group=batch.group_P,
             family=batch.family_P,
@@ -146,9 +180,13 @@ class Outcome:
             realised_fraction=n_queries / batch.n_rollouts,
             n_gold_queries=n_queries,
             metrics=self._metrics(n_queries),
-            notes=self.notes,
+            notes=(*self.notes, *(self._named(event) for event in events)),
             refit=refit,
         )
+
+    def _named(self, event: str) -> str:
+        code, what = event.split(":", 1)
+        return f"guard: {self.families.names[int(code)]} {what}"
 
     def _metrics(self, n_queries: int) -> dict[str, float]:
         s = self.scores
@@ -168,12 +206,12 @@ class Outcome:
             "trueup/scale": s.scale,
             "trueup/calibration/clipped_fraction": self.clipped_fraction,
             "trueup/unscored/fraction": float((self.code_P != 0).mean()),
+            "trueup/guard/dropped_fraction": float((self.code_P == reason_code("guarded")).mean()),
         }
         for scores in (self.proxy, self.gold):
-            for code, count in Counter(scores.code[scores.code != 0].tolist()).items():
-                reason = REASONS[code - 1]
-                if reason != "not_selected":
-                    key = f"trueup/failure/{reason}"
+            for code, count in enumerate(np.bincount(scores.code, minlength=len(REASONS) + 1)[1:].tolist()):
+                if count and REASONS[code] != "not_selected":
+                    key = f"trueup/failure/{REASONS[code]}"
                     metrics[key] = metrics.get(key, 0.0) + count
         return metrics
 
@@ -190,6 +228,9 @@ def form_outcome(
     gold: ScoreArray,
     failed_P: BoolArray,
     undecided_P: BoolArray,
+    shut_P: BoolArray,
+    proxy_version: str | None,
+    guard: Guard | None,
     calibrator: Calibrator,
     predictables: Predictables,
 ) -> Outcome:
@@ -207,8 +248,13 @@ def form_outcome(
         anchored_view = anchored_P | fills_gold
     else:
         anchored_view = anchored_P
-    if undecided_P.any():
-        known = np.where(undecided_P, np.nan, known)
+    asked = ~(failed_P | undecided_P)
+    lost: list[int] = [] if guard is None else guard.lost_now(batch.family_P, asked, proxy.value)
+    for family in lost:
+        shut_P = shut_P | (batch.family_P == family)
+    dropped = undecided_P | (shut_P & ~failed_P)
+    if dropped.any():
+        known = np.where(dropped, np.nan, known)
     scores = StepScores(
         config=config,
         calibrated_GN=batch.grid(known),
@@ -218,13 +264,14 @@ def form_outcome(
         scale=predictables.scale,
         coefficient=predictables.coefficient,
         kappa=predictables.kappa,
-        anchor_weight=1.0,
+        anchor_weight=predictables.weighter.weight,
     )
     with np.errstate(invalid="ignore"):
         rewards_GN, advantages_GN = ESTIMATORS[config.estimator](scores)
     rewards, advantages = batch.flat(rewards_GN), batch.flat(advantages_GN)
     notes: tuple[str, ...] = ()
-    code = _reasons(config, rewards, anchored_P, proxy, gold, undecided_P)
+    proxy_code = np.where((proxy.code == 0) & shut_P, np.int8(reason_code("guarded")), proxy.code)
+    code = _reasons(config, rewards, anchored_P, proxy_code, gold, undecided_P)
     if anchored_P.any() and not np.isfinite(gold.value[anchored_P]).any() and config.estimator != "proxy":
         rewards, advantages = np.full_like(rewards, np.nan), np.full_like(advantages, np.nan)
         code = np.where(code == 0, np.int8(reason_code("gold_unavailable")), code)
@@ -247,6 +294,9 @@ def form_outcome(
         rewards_P=rewards,
         advantages_P=advantages,
         code_P=code,
+        asked_P=asked,
+        lost_families=tuple(lost),
+        proxy_version=proxy_version,
         notes=notes,
     )
 
@@ -255,7 +305,7 @@ def _reasons(
     config: AnchorConfig,
     rewards: FloatArray,
     anchored: BoolArray,
-    proxy: ScoreArray,
+    proxy_code: NDArray[np.int8],
     gold: ScoreArray,
     undecided: BoolArray,
 ) -> NDArray[np.int8]:
@@ -266,18 +316,22 @@ def _reasons(
         return np.zeros(rewards.size, np.int8)
     not_selected = np.int8(reason_code("not_selected"))
     trains_on_gold = config.estimator in ("gold", "gold_budget")
-    code = np.where(anchored & (gold.code != 0), gold.code, not_selected if trains_on_gold else proxy.code)
+    code = np.where(anchored & (gold.code != 0), gold.code, not_selected if trains_on_gold else proxy_code)
     code = np.where(undecided, np.int8(reason_code("verifier_unknown")), code)
     return np.where(missing, code, 0).astype(np.int8)
 
 
 def _mean(values: FloatArray) -> float:
+    total = float(values.sum())
+    if values.size and np.isfinite(total):
+        return total / values.size
     finite = values[np.isfinite(values)]
     return float(finite.mean()) if finite.size else float("nan")
 
 
 def _plain_variance(gold_GN: FloatArray) -> tuple[float, int]:
     """Sum of the gold variances within groups, over those with two scored rollouts, and their number."""
+    gold_GN = gold_GN[np.isfinite(gold_GN[:, 0]) | np.isfinite(gold_GN).any(axis=1)]
     scored = np.isfinite(gold_GN)
     n = scored.sum(axis=1)
     use = n >= 2
@@ -291,9 +345,9 @@ def _plain_variance(gold_GN: FloatArray) -> tuple[float, int]:
 
 def _inner_products(s: StepScores) -> tuple[float, float, int]:
     """Σ⟨A(r), A(f̂)⟩, Σ⟨A(f̂), A(f̂)⟩ and the number of anchored groups with both."""
-    proxy, gold, anchored_G, _ = group_parts(s)
-    both = np.isfinite(proxy) & np.isfinite(gold) & anchored_G[:, None]
-    p, g = np.where(both, proxy, 0.0), np.where(both, gold, 0.0)
+    a = anchored_groups(s)
+    both = np.isfinite(a.proxy_RN) & np.isfinite(a.gold_RN)
+    p, g = np.where(both, a.proxy_RN, 0.0), np.where(both, a.gold_RN, 0.0)
     return float((g * p).sum()), float((p * p).sum()), int(np.logical_or.reduce(both, axis=1).sum())
 
 

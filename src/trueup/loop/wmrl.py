@@ -281,7 +281,7 @@ class WMRLReward:
             step=self.step_index,
             estimator="wmrl",
             unit="group",
-            group_ids=batch.group_ids,
+            group_ids=tuple(batch.group_ids),
             families=tuple(families.names),
             group=batch.group_P,
             family=batch.family_P,
@@ -308,7 +308,7 @@ class WMRLReward:
             propensities=batch.shaped(propensity_P),
             anchored=batch.shaped(anchored_P),
             reasons=batch.shaped(reasons),
-            anchor_ids=tuple(batch.group_ids[i] for i in np.flatnonzero(anchored_G)),
+            anchor_ids=tuple(batch.group_ids[i] for i in np.flatnonzero(anchored_G).tolist()),
             record=record,
             anchor_weight=walk.weight,
         )

@@ -34,11 +34,14 @@ def corrected_rewards(
     2311.01453; Zrnic & Candès, arXiv 2403.03208), one rollout at a time. All arrays have one shape. NaN in `gold`
     at an anchored place gives NaN. `clip` bounds |(r − λf̂)/π|; it costs a bias of at most the clipped excess.
     """
-    base = coefficient * calibrated
-    correction = (gold - base) / np.where(anchored, propensity, 1.0)
+    rewards: FloatArray = np.multiply(coefficient, calibrated, order="C")
+    flat = rewards.reshape(-1)  # a view: the product above is contiguous
+    index = np.flatnonzero(anchored)
+    correction = (gold.reshape(-1)[index] - flat[index]) / propensity.reshape(-1)[index]
     if clip is not None:
         correction = np.clip(correction, -clip, clip)
-    return np.where(anchored, base + correction, base)
+    flat[index] += correction
+    return rewards
 
 
 def control_variate_advantages(
@@ -77,8 +80,9 @@ def within_group_variance(
     use = n >= 2
     if not use.any():
         return 0.0, 0
-    square_hat = np.where(np.isfinite(calibrated_GN), calibrated_GN, 0.0) ** 2
-    squares = corrected_rewards(square_hat, gold_GN**2, anchored_GN, propensity_GN)
+    square_hat = np.where(np.isfinite(calibrated_GN), calibrated_GN, 0.0)
+    square_hat *= square_hat
+    squares = corrected_rewards(square_hat, gold_GN * gold_GN, anchored_GN, propensity_GN)
     squares = np.where(scored, squares, 0.0).sum(axis=-1)
     x = np.where(scored, rewards_GN, 0.0)
     sums = x.sum(axis=-1)

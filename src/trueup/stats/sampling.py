@@ -31,7 +31,7 @@ def _splitmix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def hash_keys(ids: Sequence[Hashable]) -> NDArray[np.uint64]:
     """A 64-bit key per id, the same in every process (Python's own `hash` is not)."""
-    if all(type(i) is int and 0 <= i < 2**63 for i in ids):
+    if isinstance(ids, range) or all(type(i) is int and 0 <= i < 2**63 for i in ids):
         return _splitmix(np.array(ids, dtype=np.uint64))
     digests = (hashlib.blake2b(repr(i).encode(), digest_size=8).digest() for i in ids)
     return np.array([int.from_bytes(d, "little") for d in digests], dtype=np.uint64)
@@ -68,7 +68,7 @@ def waterfill(weights_P: FloatArray, budget: float) -> FloatArray:
         scaled: FloatArray = weights_P * (budget / total)
         return scaled
     descending = np.sort(weights_P)[::-1]
-    rest = total - np.concatenate(([0.0], np.cumsum(descending)[:-1]))  # weight left when k are at the cap
+    rest = np.cumsum(descending[::-1])[::-1]  # weight left when k are at the cap, summed from the small end
     room = budget - np.arange(n)  # budget left then
     fits = (descending * room <= rest) & (room > 0) & (rest > 0)
     if not fits.any():  # more budget than units with weight: those at 1, the others share what is left
@@ -98,13 +98,20 @@ def active_propensities(
     return waterfill((1.0 - uniform_mix) * target / total + uniform_mix / n, budget)
 
 
+def _order(keys_P: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """The order of the keys' upper 32 bits, in two 16-bit passes: NumPy sorts 16-bit integers by counting, which is
+    twice as fast as comparing words. Where they tie, which they hardly do, the position decides."""
+    order = np.argsort((keys_P >> _U64(32)).astype(np.uint16), kind="stable")
+    return order[np.argsort((keys_P >> _U64(48)).astype(np.uint16)[order], kind="stable")]
+
+
 def systematic_sample(propensity_P: FloatArray, keys_P: NDArray[np.uint64], start: float) -> BoolArray:
     """Draw units with inclusion probabilities exactly `propensity_P` and a count that is ⌊Σπ⌋ or ⌈Σπ⌉.
 
     The units are laid end to end, each π long, in the order of `keys_P` (a fresh random order per step), and
     those that contain start, start + 1, … are taken (Madow 1949).
     """
-    order = np.argsort(keys_P, kind="stable")
+    order = _order(keys_P)
     ends = np.cumsum(propensity_P[order])
     marks = np.floor(ends - start)
     hit = np.diff(marks, prepend=-1.0) > 0
