@@ -2,12 +2,14 @@
 
 import copy
 import html.parser
+import itertools
 import math
 import re
 import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -85,6 +87,13 @@ def synthetic(n_steps=20):
         "config": {"n_seeds": 32, "n_steps": n_steps, "anchor_fraction": 0.1},
         "versions": {"trueup": "0.1.0", "numpy": "2.4.0"},
     }
+
+
+def small(results):
+    """The same with one scenario: what takes time is drawing."""
+    results["scenarios"] = {"hackable": results["scenarios"]["hackable"]}
+    results["calibration"] = {"hackable": results["calibration"]["hackable"]}
+    return results
 
 
 def no_alt(kind, scenario, what):
@@ -206,9 +215,9 @@ def test_a_missing_value_is_a_gap_in_the_curve_and_has_no_bar():
 
 
 def test_a_missing_value_is_a_dash_in_the_table_and_is_not_read_as_a_number(tmp_path):
-    page = write_report(with_gaps(), tmp_path).read_text(encoding="utf-8")
+    page = write_report(small(with_gaps()), tmp_path).read_text(encoding="utf-8")
     rows = [row for row in re.findall(r"<tr>.*?</tr>", page) if "WMRL" in row and "</span>WMRL" in row]
-    assert re.findall(r"<td>(.*?)</td>", rows[1]) == ["–"] * 2 + ["7"] + ["–"] * 3
+    assert re.findall(r"<td>(.*?)</td>", rows[0]) == ["–"] * 2 + ["7"] + ["–"] * 3
     hackable = next(s for s in read_results(with_gaps()).scenarios if s.key == "hackable")
     assert not any("WMRL" in sentence for sentence in read_scenario(hackable))
 
@@ -408,15 +417,16 @@ def test_figures_are_written_as_svg_and_png(report):
         assert path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_same_results_give_the_same_bytes_in_another_process(report, tmp_path):
+def test_the_same_results_give_the_same_bytes_in_another_process(tmp_path):
     """Hash seeds differ between processes; ids in the SVG must not."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    write_report(small(synthetic()), first)
     code = (
-        "import sys, pathlib; sys.path.insert(0, sys.argv[2]); from test_report import synthetic; "
-        "from trueup.report import write_report; write_report(synthetic(), pathlib.Path(sys.argv[1]))"
+        "import sys, pathlib; sys.path.insert(0, sys.argv[2]); from test_report import small, synthetic; "
+        "from trueup.report import write_report; write_report(small(synthetic()), pathlib.Path(sys.argv[1]))"
     )
-    here = str(__import__("pathlib").Path(__file__).parent)
-    subprocess.run([sys.executable, "-c", code, str(tmp_path), here], check=True, timeout=120)
-    first, second = report[0].parent, tmp_path
+    here = str(Path(__file__).parent)
+    subprocess.run([sys.executable, "-c", code, str(second), here], check=True, timeout=120)
     assert (first / "report.html").read_bytes() == (second / "report.html").read_bytes()
     for path in (first / "figures").glob("*.svg"):
         assert path.read_bytes() == (second / "figures" / path.name).read_bytes(), path.name
@@ -488,6 +498,43 @@ def test_no_two_arms_look_alike_in_colour_dash_and_marker():
     styles = [*STYLES.values(), OTHER]
     assert len({s.light for s in styles}) == len({s.dark for s in styles}) == len(styles)
     assert len({s.marker for s in styles}) == len(styles)
+
+
+# Machado, Oliveira & Fernandes 2009 (IEEE TVCG 15(6)), severity 1, on linear RGB.
+SEEN_BY = {
+    "trichromat": np.eye(3),
+    "protanope": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deuteranope": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    "tritanope": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.303900],
+    ],
+}
+
+
+def _lab(linear):
+    """CIE 1976 L*a*b* of linear sRGB, white point D65."""
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    x, y, z = np.cbrt(to_xyz @ np.clip(linear, 0, 1) / np.array([0.95047, 1.0, 1.08883]))
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("eye", SEEN_BY)
+@pytest.mark.parametrize("dark", [False, True])
+def test_arms_stay_apart_for_the_colour_blind(eye, dark):
+    """ΔE of 12 and more: far over the 2.3 that can just be told apart."""
+    colours = [_lab(SEEN_BY[eye] @ _linear(s.dark if dark else s.light)) for s in STYLES.values()]
+    distances = [np.linalg.norm(a - b) for a, b in itertools.combinations(colours, 2)]
+    assert min(distances) >= 12
 
 
 # -- a real browser -------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ import numpy as np
 
 from trueup.errors import MissingExtraError
 from trueup.report.data import CalibrationResult, FloatArray, Results, ScenarioResult, plain
-from trueup.report.palette import CHROME, STYLES, style_of
+from trueup.report.palette import CHROME, STYLES, Style, style_of
 from trueup.report.reading import amount
 
 try:
@@ -141,7 +141,7 @@ def draw_learning(
             label=arm.label, gid=_gid(arm.key, "mean"),
         )  # fmt: skip
         _band(ax, step, mean, se, style.light, arm.key)
-        ends.append((float(mean[seen[-1]]), float(step[seen[-1]]), arm.label, style.light))
+        ends.append((float(mean[seen[-1]]), float(step[seen[-1]]), arm.label, style))
     ax.set_ylim(*limits)
     ax.set_xlabel("training step")
     ax.set_ylabel(f"{what} reward")
@@ -233,26 +233,21 @@ def _band(ax: Any, x: FloatArray, mean: FloatArray, se: FloatArray, colour: str,
         )
 
 
-def _name_ends(ax: Any, ends: list[tuple[float, float, str, str]], limits: tuple[float, float]) -> None:
+def _name_ends(ax: Any, ends: list[tuple[float, float, str, Style]], limits: tuple[float, float]) -> None:
     """Write each line's name to the right of its end, moved apart where ends are close."""
     low, high = limits
     gap = 0.078 * (high - low)
-    ends = sorted(ends)
+    ends = sorted(ends, key=lambda end: end[0])
     places = spread([y for y, *_ in ends], gap, low, high)
     across = ax.get_yaxis_transform()  # x in axes fractions, y in data
-    right = max(x for _, x, _, _ in ends)
-    left = min(ax.get_xlim())
-    for (y, x, label, colour), place in zip(ends, places, strict=True):
-        end = (x - left) / (right - left) if right > left else 1.0
+    left, right = ax.get_xlim()
+    for (y, x, label, style), place in zip(ends, places, strict=True):
+        start = (x - left) / (right - left)
         ax.plot(
-            [end, 1.05],
-            [y, place],
-            color=colour,
-            linewidth=0.7,
-            transform=across,
-            clip_on=False,
-        )
-        ax.text(1.07, place, plain(label, 20), color=colour, fontsize=8, va="center", transform=across)
+            [start, 1.055], [y, place], color=style.light, linewidth=0.8, marker=style.marker, markersize=3.6,
+            markevery=[1], markeredgewidth=0, transform=across, clip_on=False,
+        )  # fmt: skip
+        ax.text(1.085, place, plain(label, 20), fontsize=8, va="center", transform=across)
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trueup.errors import MissingExtraError
-from trueup.report.data import ARM_LABELS, Results, plain
+from trueup.report.data import ARM_LABELS, SCENARIO_LABELS, Results
 from trueup.report.palette import css_variables, style_of
 from trueup.report.reading import amount, read_calibration, read_scenario
 
@@ -90,10 +90,10 @@ def render_page(results: Results, pictures: Sequence[Picture]) -> str:
             for key, label in arms
         ],
         arm_labels=ARM_LABELS,
+        scenario_labels=SCENARIO_LABELS,
         sections=[(kind, *_KINDS[kind], shown[kind]) for kind in _KINDS if kind in shown],
         light=css_variables(dark=False),
         dark=css_variables(dark=True),
-        plain=plain,
     )
 
 
