@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import math
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,12 +20,12 @@ import numpy as np
 
 from trueup.errors import MissingExtraError
 from trueup.report.data import CalibrationResult, FloatArray, Results, ScenarioResult, plain
-from trueup.report.palette import CHROME, style_of
+from trueup.report.palette import CHROME, STYLES, Style, style_of
+from trueup.report.reading import amount
 
 try:
     import matplotlib as mpl
     from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
     from matplotlib.lines import Line2D
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 except ImportError as error:
@@ -35,12 +36,15 @@ __all__ = ["LOG_FROM_RATIO", "Panel", "figure_of", "panels_of", "svg_of", "write
 Kind = Literal["learning", "final", "reliability", "cost"]
 
 LOG_FROM_RATIO = 20.0  # largest over smallest positive value from which a cost axis is logarithmic
-_PANEL_SIZE = {
-    "learning": (4.8, 3.2),
-    "final": (4.8, 2.9),
-    "reliability": (4.8, 3.6),
-    "cost": (4.8, 2.9),
-}  # inches
+# Inches: width and height of a panel, and its margins left, right, top, bottom. Set by hand, because matplotlib's
+# automatic layout costs ten times the drawing, and because panels of one kind should line up.
+_LAYOUT: dict[str, tuple[float, float, float, float, float, float]] = {
+    "learning": (4.2, 3.05, 0.55, 1.35, 0.42, 0.5),
+    "final": (4.2, 2.7, 1.35, 1.15, 0.36, 0.5),
+    "cost": (4.2, 2.7, 1.35, 0.8, 0.36, 0.5),
+    "reliability": (4.2, 3.6, 0.6, 0.2, 0.36, 0.78),
+}
+_KEY_HEIGHT = 0.7  # inches below the panels for a figure's common key
 _COSTS = {"gold_queries": "gold queries", "sandbox_seconds": "sandbox seconds"}  # per run
 _INK, _MUTED, _GRID, _PAPER = (CHROME[name][0] for name in ("ink", "muted", "grid", "paper"))
 _RC: Any = {
@@ -99,8 +103,7 @@ def panels_of(results: Results, alt: Callable[[str, str, str], str]) -> list[Pan
             )
             for what in ("gold", "proxy")
         ]
-        title, words = f"{s.label}: final gold reward", alt("final", s.key, "")
-        panels.append(Panel("final", s.key, title, words, _bind(draw_final, s)))
+        panels.append(Panel("final", s.key, s.label, alt("final", s.key, ""), _bind(draw_final, s)))
         panels += [
             Panel("cost", s.key, f"{s.label}: {what}", alt("cost", s.key, name), _bind(draw_cost, s, name))
             for name, what in _COSTS.items()
@@ -135,10 +138,10 @@ def draw_learning(
         ax.plot(
             step, mean, color=style.light, linestyle=style.dash, linewidth=style.width,
             marker=style.marker, markersize=3.6, markevery=(every // 2, every), markeredgewidth=0,
-            label=arm.label, gid=f"{arm.key}-mean",
+            label=arm.label, gid=_gid(arm.key, "mean"),
         )  # fmt: skip
         _band(ax, step, mean, se, style.light, arm.key)
-        ends.append((float(mean[seen[-1]]), float(step[seen[-1]]), arm.label, style.light))
+        ends.append((float(mean[seen[-1]]), float(step[seen[-1]]), arm.label, style))
     ax.set_ylim(*limits)
     ax.set_xlabel("training step")
     ax.set_ylabel(f"{what} reward")
@@ -146,8 +149,8 @@ def draw_learning(
     if not ends:
         _say(ax, "no values")
         return
-    ax.set_xlim(right=max(x for _, x, _, _ in ends))
-    ax.margins(x=0)
+    steps = np.concatenate([arm.curve.step[np.isfinite(arm.curve.step)] for arm in scenario.arms])
+    ax.set_xlim(steps.min(), max(steps.max(), steps.min() + 1))
     _name_ends(ax, ends, limits)
 
 
@@ -155,14 +158,12 @@ def draw_final(ax: Any, scenario: ScenarioResult) -> None:
     """A bar per arm with its standard error and its value; a dash where there is none."""
     values = [arm.final_mean for arm in scenario.arms]
     errors = [arm.final_se or 0.0 for arm in scenario.arms]
-    texts = [
-        "–" if arm.final_mean is None else _with_error(arm.final_mean, arm.final_se) for arm in scenario.arms
-    ]
+    texts = [amount(arm.final_mean, arm.final_se) for arm in scenario.arms]
     reach = [v + e for v, e in zip(values, errors, strict=True) if v is not None]
     low = min([0.0, *[v for v in values if v is not None]])
     _bars(ax, scenario, values, texts, errors)
     ax.set_xlim(low, max([1.0, *reach]))
-    ax.set_xlabel("gold reward of the final policy, ± standard error")
+    ax.set_xlabel("final gold reward")
 
 
 def draw_cost(ax: Any, scenario: ScenarioResult, name: str) -> None:
@@ -171,7 +172,7 @@ def draw_cost(ax: Any, scenario: ScenarioResult, name: str) -> None:
     seconds = name == "sandbox_seconds"
     texts = ["–" if v is None else _seconds(v) if seconds else f"{v:,.0f}" for v in values]
     positive = [v for v in values if v]
-    label = "measured seconds in the sandbox per run" if seconds else "gold queries per run"
+    label = "seconds per run" if seconds else "gold queries per run"
     if positive and max(positive) / min(positive) >= LOG_FROM_RATIO:
         low = 10 ** math.floor(math.log10(min(positive)) - 0.05)
         _points(ax, scenario, values, texts, low)
@@ -181,7 +182,7 @@ def draw_cost(ax: Any, scenario: ScenarioResult, name: str) -> None:
     else:
         _bars(ax, scenario, values, texts, None)
         ax.set_xlim(0, max([*positive, 0.0]) or 1.0)
-        ax.xaxis.set_major_locator(MaxNLocator(nbins=5))
+        ax.xaxis.set_major_locator(MaxNLocator(nbins=4, steps=[1, 2, 5, 10]))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.10g}"))
     ax.set_xlabel(label)
 
@@ -198,7 +199,7 @@ def draw_reliability(ax: Any, calibration: CalibrationResult) -> None:
         style = style_of(arm)
         order = np.argsort(x, kind="stable")
         xs, ys, se = x[order], c.gold_mean[order], c.gold_se[order]
-        ax.plot(xs, ys, color=style.light, linewidth=1.4, linestyle=style.dash, gid=f"{arm}-mean")
+        ax.plot(xs, ys, color=style.light, linewidth=1.4, linestyle=style.dash, gid=_gid(arm, "mean"))
         share = np.where(np.isfinite(c.n[order]), c.n[order], 0.0) / largest
         ax.scatter(
             xs, ys, s=10 + 60 * np.sqrt(share), color=style.light, marker=style.marker,
@@ -206,12 +207,19 @@ def draw_reliability(ax: Any, calibration: CalibrationResult) -> None:
         )  # fmt: skip
         _band(ax, xs, ys, se, style.light, arm)
     both = np.concatenate([c.proxy_mean, c.calibrated_mean, c.gold_mean])
-    low, high = _round_out(both, 0.0, 1.0)
+    low, high = _round_out(both)
     ax.set_xlim(low - 0.02, high + 0.02)
     ax.set_ylim(low - 0.02, high + 0.02)
     ax.set_xlabel("score said")
     ax.set_ylabel("gold measured")
-    ax.legend(loc="upper left", frameon=False, fontsize=8, handlelength=1.8)
+    ax.legend(
+        loc="upper center", bbox_to_anchor=(0.46, -0.15), ncols=3, frameon=False, fontsize=8, handlelength=1.8
+    )
+
+
+def _gid(arm: str, part: str) -> str:
+    """A name for an artist, by which it can be found; it becomes an id in the SVG, so it is made of safe characters."""
+    return f"{arm if arm in STYLES else f'other{zlib.crc32(arm.encode()):x}'}-{part}"
 
 
 # -- pieces -------------------------------------------------------------------------------------------------------
@@ -221,23 +229,25 @@ def _band(ax: Any, x: FloatArray, mean: FloatArray, se: FloatArray, colour: str,
     known = np.isfinite(mean) & np.isfinite(se) & np.isfinite(x)
     if known.any():
         ax.fill_between(
-            x, mean - se, mean + se, where=known, color=colour, alpha=0.18, linewidth=0, gid=f"{key}-band"
+            x, mean - se, mean + se, where=known, color=colour, alpha=0.18, linewidth=0, gid=_gid(key, "band")
         )
 
 
-def _name_ends(ax: Any, ends: list[tuple[float, float, str, str]], limits: tuple[float, float]) -> None:
+def _name_ends(ax: Any, ends: list[tuple[float, float, str, Style]], limits: tuple[float, float]) -> None:
     """Write each line's name to the right of its end, moved apart where ends are close."""
     low, high = limits
     gap = 0.078 * (high - low)
-    ends = sorted(ends)
+    ends = sorted(ends, key=lambda end: end[0])
     places = spread([y for y, *_ in ends], gap, low, high)
-    for (y, x, label, colour), place in zip(ends, places, strict=True):
-        ax.annotate(
-            plain(label, 20), xy=(x, y), xytext=(1.06, (place - low) / (high - low)),
-            xycoords="data", textcoords="axes fraction", color=colour, fontsize=8, va="center",
-            annotation_clip=False, arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.7,
-                                               "shrinkA": 1, "shrinkB": 1},
+    across = ax.get_yaxis_transform()  # x in axes fractions, y in data
+    left, right = ax.get_xlim()
+    for (y, x, label, style), place in zip(ends, places, strict=True):
+        start = (x - left) / (right - left)
+        ax.plot(
+            [start, 1.055], [y, place], color=style.light, linewidth=0.8, marker=style.marker, markersize=3.6,
+            markevery=[1], markeredgewidth=0, transform=across, clip_on=False,
         )  # fmt: skip
+        ax.text(1.085, place, plain(label, 20), fontsize=8, va="center", transform=across)
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
@@ -254,7 +264,7 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
 
 def _rows(ax: Any, scenario: ScenarioResult) -> range:
     rows = range(len(scenario.arms))
-    ax.set_yticks(list(rows), [plain(arm.label, 22) for arm in scenario.arms])
+    ax.set_yticks(list(rows), [plain(arm.label, 20) for arm in scenario.arms], fontsize=8.5)
     ax.set_ylim(len(scenario.arms) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
     ax.grid(False, axis="y")
@@ -273,7 +283,7 @@ def _bars(
         end = 0.0
         if value is not None:
             error = errors[row] if errors else 0.0
-            ax.barh(row, value, height=0.62, color=style_of(arm.key).light, gid=f"{arm.key}-bar")
+            ax.barh(row, value, height=0.62, color=style_of(arm.key).light, gid=_gid(arm.key, "bar"))
             if error:
                 ax.errorbar(value, row, xerr=error, color=_INK, linewidth=1.2, capsize=2.5, capthick=1.2)
             end = max(value + error, 0.0)
@@ -289,7 +299,7 @@ def _points(
         if value:
             ax.plot([low, value], [row, row], color=_GRID, linewidth=1, zorder=1)
             ax.plot([value], [row], style.marker, color=style.light, markersize=7, markeredgewidth=0,
-                    gid=f"{scenario.arms[row].key}-point")  # fmt: skip
+                    gid=_gid(scenario.arms[row].key, "point"))  # fmt: skip
         _value(ax, value or low, row, texts[row])
 
 
@@ -308,18 +318,17 @@ def _reward_limits(scenario: ScenarioResult) -> tuple[float, float]:
     """One scale for a scenario's gold and proxy panels, so that the two can be compared by eye."""
     curves = [arm.curve for arm in scenario.arms]
     values = [c.gold_mean for c in curves] + [c.proxy_mean for c in curves]
-    return _round_out(np.concatenate(values), 0.0, 1.0)
+    low, high = _round_out(np.concatenate(values))
+    return low - 0.03 * (high - low), high + 0.03 * (high - low)  # a line at the very end stays whole
 
 
-def _round_out(values: FloatArray, low: float, high: float) -> tuple[float, float]:
+def _round_out(values: FloatArray) -> tuple[float, float]:
+    """The range of the values, outwards to tenths."""
     finite = values[np.isfinite(values)]
     if not finite.size:
-        return low, high
-    return min(low, math.floor(10 * finite.min()) / 10), max(high, math.ceil(10 * finite.max()) / 10)
-
-
-def _with_error(mean: float, se: float | None) -> str:
-    return f"{mean:.3f}" if se is None else f"{mean:.3f} ± {se:.3f}"
+        return 0.0, 1.0
+    low, high = math.floor(10 * finite.min() + 1e-9) / 10, math.ceil(10 * finite.max() - 1e-9) / 10
+    return low, high if high > low else low + 0.1
 
 
 def _seconds(value: float) -> str:
@@ -330,20 +339,26 @@ def _seconds(value: float) -> str:
 
 
 @contextmanager
-def _drawing(panels: Sequence[Panel], columns: int) -> Iterator[Any]:
-    """A figure with the given panels, in this module's style."""
+def _drawing(panels: Sequence[Panel], columns: int, key_height: float = 0.0) -> Iterator[Any]:
+    """A figure with the given panels of one kind, in this module's style."""
     rows = -(-len(panels) // columns)
-    width, height = (max(_PANEL_SIZE[p.kind][axis] for p in panels) for axis in (0, 1))
+    width, height, left, right, top, bottom = _LAYOUT[panels[0].kind]
+    whole = (width * columns, height * rows + key_height)
     with mpl.rc_context(_RC):
-        layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1)
-        figure = Figure(figsize=(width * columns, height * rows), layout=layout)
-        grid = figure.subplots(rows, columns, squeeze=False)
-        for place, ax in enumerate(grid.flat):
-            if place >= len(panels):
-                ax.set_axis_off()
-                continue
-            panels[place].draw(ax)
-            ax.set_title(plain(panels[place].title, 60))
+        figure = Figure(figsize=whole)
+        for place, panel in enumerate(panels):
+            row, column = divmod(place, columns)
+            x, y = column * width + left, key_height + (rows - 1 - row) * height + bottom
+            ax = figure.add_axes(
+                (
+                    x / whole[0],
+                    y / whole[1],
+                    (width - left - right) / whole[0],
+                    (height - top - bottom) / whole[1],
+                )
+            )
+            panel.draw(ax)
+            ax.set_title(plain(panel.title, 56), x=(0.1 - left) / (width - left - right), pad=9)
         yield figure
 
 
@@ -371,9 +386,12 @@ def write_figures(panels: Sequence[Panel], folder: Path) -> list[Path]:
     written = []
     for kind in dict.fromkeys(panel.kind for panel in panels):
         chosen = [panel for panel in panels if panel.kind == kind]
-        with _drawing(chosen, min(2, len(chosen))) as figure:
-            if kind == "learning":
+        has_key = kind == "learning"
+        with _drawing(chosen, min(2, len(chosen)), _KEY_HEIGHT if has_key else 0.0) as figure:
+            if has_key:
                 _add_key(figure)
+            for artist in figure.findobj():
+                artist.set_gid(None)  # the same names in every panel would be the same ids
             svg, png = folder / f"{kind}.svg", folder / f"{kind}.png"
             svg.write_text(_svg(figure), encoding="utf-8")
             figure.savefig(png, dpi=150, metadata={"Software": None})
@@ -400,4 +418,4 @@ def _add_key(figure: Any) -> None:
         if (line.get_gid() or "").endswith("-mean")
     ]
     if handles:
-        figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, handlelength=3.2)
+        figure.legend(handles=handles, loc="lower center", ncols=4, frameon=False, handlelength=3.2)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trueup.errors import MissingExtraError
-from trueup.report.data import ARM_LABELS, Results, plain
+from trueup.report.data import ARM_LABELS, SCENARIO_LABELS, Results
 from trueup.report.palette import css_variables, style_of
 from trueup.report.reading import amount, read_calibration, read_scenario
 
@@ -38,8 +38,9 @@ ABOUT_ARMS = {
 _KINDS = {
     "learning": (
         "Learning curves",
-        "Left the reward that counts, right what the proxy says of the same policy, on one scale. Where right stays "
-        "high while left falls, the policy is learning to please the proxy. Bands: ± one standard error over seeds.",
+        "For each scenario the reward that counts, then what the proxy says of the same policies, on one scale. Where "
+        "the second stays high while the first falls, the policy is learning to please the proxy. Bands: ± one "
+        "standard error over seeds.",
     ),
     "final": ("Where it ends", "Gold reward of the final policy, mean over seeds ± one standard error."),
     "reliability": (
@@ -89,10 +90,10 @@ def render_page(results: Results, pictures: Sequence[Picture]) -> str:
             for key, label in arms
         ],
         arm_labels=ARM_LABELS,
+        scenario_labels=SCENARIO_LABELS,
         sections=[(kind, *_KINDS[kind], shown[kind]) for kind in _KINDS if kind in shown],
         light=css_variables(dark=False),
         dark=css_variables(dark=True),
-        plain=plain,
     )
 
 

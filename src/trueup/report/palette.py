@@ -1,8 +1,9 @@
 """One colour, dash and marker per arm, the same in every figure, in a light and a dark version.
 
-The hues are those of Okabe and Ito (2008), chosen to stay apart under the common colour blindnesses, darkened for
-white paper (contrast of at least 3:1) and lightened for dark screens. Colour is never alone: lines are named where they
-end and differ in dash and marker. The figures are drawn in the light colours; the page replaces them by CSS variables.
+The hues start from those of Okabe and Ito (2008) and stay apart under the three colour blindnesses as Machado et al.
+(2009) simulate them; they are darkened for white paper (contrast of at least 3:1) and lightened for dark screens. Colour
+is never alone: lines are named where they end and differ in dash and marker. The figures are drawn in the light
+colours; the page replaces them by CSS variables.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ class Style:
 _SOLID: Any = (0, ())
 STYLES = {
     "gold": Style("arm-gold", "#22262b", "#f1f3f5", _SOLID, "o"),
-    "proxy": Style("arm-proxy", "#c04a00", "#f58e4c", (0, (1.2, 1.4)), "v"),
-    "gold_budget": Style("arm-gold-budget", "#b07d00", "#f0c243", (0, (5, 1.6)), "s"),
+    "proxy": Style("arm-proxy", "#a83a00", "#f58e4c", (0, (1.2, 1.4)), "v"),
+    "gold_budget": Style("arm-gold-budget", "#bb8800", "#f0c243", (0, (5, 1.6)), "s"),
     "wmrl": Style("arm-wmrl", "#b0478a", "#eb9fcb", (0, (4, 1.4, 1, 1.4)), "D"),
     "control_variate": Style("arm-control-variate", "#2189c4", "#84cff7", (0, (7, 1.4, 1, 1.4, 1, 1.4)), "^"),
     "corrected": Style("arm-corrected", "#0b4f9e", "#5c9df0", _SOLID, "P", 2.4),

@@ -14,14 +14,18 @@ from trueup.report.data import ArmResult, CalibrationResult, FloatArray, Results
 
 __all__ = ["alt_text", "calibration_error", "read_calibration", "read_scenario"]
 
+_NBSP = "\u00a0"
 _GAP = 0.05  # proxy over gold reward at the end of training from which the proxy is said to have been gamed
 
 
 def amount(mean: float | None, se: float | None = None) -> str:
-    """A reward as text; a dash where there is none."""
+    """A reward as text; a dash where there is none. A small error is said to be small, not to be zero."""
     if mean is None:
         return "–"
-    return f"{mean:.3f}" if se is None else f"{mean:.3f} ± {se:.3f}"
+    if se is None:
+        return f"{mean:.3f}"
+    error = f"{se:.3f}" if se >= 0.0005 or se == 0 else "<0.001"
+    return f"{mean:.3f}{_NBSP}±{_NBSP}{error}"
 
 
 def read_scenario(scenario: ScenarioResult) -> list[str]:
@@ -39,9 +43,10 @@ def _read_proxy(scenario: ScenarioResult) -> str:
     proxy, gold = scenario.arm("proxy"), scenario.arm("gold")
     if proxy is None or proxy.final_mean is None:
         return ""
-    text = f"Trained on the proxy alone, the policy ends at {amount(proxy.final_mean, proxy.final_se)} of gold reward"
+    reached = amount(proxy.final_mean, proxy.final_se)
+    text = f"Trained on the proxy alone, the policy ends at a gold reward of {reached}"
     if gold is not None and gold.final_mean is not None:
-        text += f", against {amount(gold.final_mean, gold.final_se)} with gold for every rollout"
+        text += f"; with gold for every rollout, at {amount(gold.final_mean, gold.final_se)}"
     believed = _last(proxy.curve.proxy_mean)
     if believed is not None and believed - proxy.final_mean >= _GAP:
         return f"{text}. The proxy itself still says {believed:.3f}: what was learned is to please it."
@@ -56,13 +61,13 @@ def _read_best(scenario: ScenarioResult) -> str:
     ranked = sorted(budget, key=lambda a: a.final_mean or 0.0, reverse=True)
     best = ranked[0]
     reached = amount(best.final_mean, best.final_se)
-    text = f"Of the arms with a small gold budget, {best.label} ends highest, at {reached}"
+    text = f"Of the arms on a gold budget, {best.label} ends highest, at {reached}"
     close = [a.label for a in ranked[1:] if _verdict(best, a) == "within noise of"]
     if close:
         text += f"; {_list(close)} {'is' if len(close) == 1 else 'are'} within noise of it"
     if gold is not None and gold.gold_queries and best.gold_queries is not None:
         share = best.gold_queries / gold.gold_queries
-        text += f". It asked gold {best.gold_queries:,.0f} times, {share:.1%} of what all gold needs"
+        text += f". It asked gold {best.gold_queries:,.0f} times, {100 * share:.3g}{_NBSP}% of what all gold needs"
     return text + "."
 
 
@@ -94,7 +99,7 @@ def _read_speed(scenario: ScenarioResult) -> str:
         first = min(reached, key=lambda a: a.steps_to_90 or 0.0)
         same = [a.label for a in reached if a.steps_to_90 == first.steps_to_90]
         parts.append(
-            f"first to 90 % of all gold's final reward: {_list(same)}, after {first.steps_to_90:.0f} steps"
+            f"first to 90{_NBSP}% of the final reward of all gold: {_list(same)}, after {first.steps_to_90:.0f} steps"
         )
     if never:
         parts.append(f"never there: {_list(never)}")
@@ -130,8 +135,10 @@ def read_calibration(c: CalibrationResult) -> str:
         f"{c.label}: a raw score is {before:.3f} from gold (root mean square over bins), "
         f"a calibrated one {after:.3f}."
     )
-    gold = c.gold_mean[np.isfinite(c.gold_mean)]
-    if gold.size > 1 and (np.diff(gold) < 0).any():
+    known = np.isfinite(c.proxy_mean) & np.isfinite(c.gold_mean) & np.isfinite(c.gold_se)
+    order = np.argsort(c.proxy_mean[known], kind="stable")
+    gold, se = c.gold_mean[known][order], c.gold_se[known][order]
+    if (np.diff(gold) < -2 * np.hypot(se[1:], se[:-1])).any():
         text += " Gold falls somewhere as the raw score rises, and no monotone map can repair that."
     return text
 
