@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
+import time
 
 import pytest
 
+from trueup.errors import InfrastructureError
 from trueup.experiments.arms import ARMS
 from trueup.experiments.demo import CELLS, run_demo
 from trueup.experiments.runs import Plan
@@ -137,3 +141,26 @@ def test_the_fingerprint_moves_with_anything_that_moves_a_result() -> None:
 
 def test_two_workers_give_what_one_gives() -> None:
     assert sorted(run_jobs(abs, [-3, 1, -2], 2)) == sorted(run_jobs(abs, [-3, 1, -2], 1)) == [1, 2, 3]
+
+
+def _die(job: int) -> int:
+    os._exit(job)
+
+
+def _slow(job: int) -> int:
+    time.sleep(0 if job == 0 else 60)
+    return os.getpid()
+
+
+def test_a_worker_that_dies_is_an_error_and_not_a_wait_without_end() -> None:
+    with pytest.raises(InfrastructureError, match="worker process died"):
+        list(run_jobs(_die, [1, 2], 2))
+
+
+def test_whoever_stops_listening_ends_the_workers() -> None:
+    results = run_jobs(_slow, [0, 1, 2], 2)
+    next(results)
+    results.close()
+    for child in multiprocessing.active_children():
+        child.join(10)  # terminated, so long before its sleep is over
+    assert not multiprocessing.active_children()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -91,14 +92,8 @@ def demo(
     if steps is not None:
         changes["n_steps"] = steps
     plan = dataclasses.replace(plan, **changes)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        results, report = _run(plan, out, jobs or available_cpus(), fresh)
-    except OSError as error:
-        raise click.ClickException(
-            f"--out must be a folder that can be written to, got {out}: {error.strerror or error}. "
-            "The results have no place. Name another folder."
-        ) from None
+    _prepare(out)
+    results, report = _run(plan, out, jobs or available_cpus(), fresh)
     if as_json:
         click.echo(json.dumps(results, allow_nan=False))
         return
@@ -108,6 +103,22 @@ def demo(
     console.print(_footnotes(results), style="dim")
     console.print(f"results: {out / 'results.json'}", soft_wrap=True)
     console.print(f"report:  {report}", soft_wrap=True)
+
+
+def _prepare(out: Path) -> None:
+    """Make the folder before anything is computed that could then not be written."""
+    reason = ""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if not os.access(out, os.W_OK | os.X_OK):
+            reason = "permission denied"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    if reason:
+        raise click.ClickException(
+            f"--out must be a folder that can be written to, got {out} ({reason}). "
+            "The results would have no place. Name another folder."
+        )
 
 
 def _run(plan: Plan, out: Path, n_workers: int, fresh: bool) -> tuple[dict[str, Any], str]:

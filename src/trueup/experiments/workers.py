@@ -6,7 +6,11 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
+
+from trueup.errors import InfrastructureError
 
 __all__ = ["available_cpus", "run_jobs"]
 
@@ -18,14 +22,33 @@ def run_jobs(function: Callable[[Job], Result], jobs: Sequence[Job], n_workers: 
     """Results in the order in which they are done. `function` must be importable; one worker means this process.
 
     Whoever stops iterating, by an interrupt or an error, ends the workers with what they were doing.
+
+    Raises:
+        InfrastructureError: a worker died.
     """
     if n_workers <= 1 or len(jobs) <= 1:
         yield from map(function, jobs)
         return
     # Spawned and not forked: a progress bar runs a thread, and a forked child could inherit its lock.
     context = multiprocessing.get_context("spawn")
-    with context.Pool(min(n_workers, len(jobs)), initializer=_ignore_interrupts) as pool:
-        yield from pool.imap_unordered(function, jobs)
+    earlier = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(min(n_workers, len(jobs)), context, _ignore_interrupts)
+    finished = False
+    try:
+        pending = [pool.submit(function, job) for job in jobs]
+        for future in as_completed(pending):
+            yield future.result()
+        finished = True
+    except BrokenProcessPool:
+        raise InfrastructureError(
+            "A worker process died, perhaps for want of memory. What was finished is kept. "
+            "Call the command again, with fewer --jobs if it happens again."
+        ) from None
+    finally:
+        if not finished:
+            for worker in set(multiprocessing.active_children()) - earlier:
+                worker.terminate()
+        pool.shutdown(wait=finished, cancel_futures=True)
 
 
 def _ignore_interrupts() -> None:
