@@ -19,6 +19,11 @@ __all__ = ["main"]
 
 # name -> (module, attribute, one line for the list of commands). A dotted name is a command of a group.
 _COMMANDS: dict[str, tuple[str, str, str]] = {
+    "audit": ("trueup.cli.audit", "audit_command", "where a log's proxy can be trusted, with the evidence"),
+    "power": ("trueup.cli.power", "power_command", "how many anchors it takes to see an exploit"),
+    "gate": ("trueup.cli.gate", "gate_command", "may a candidate replace the baseline? an exit code for CI"),
+    "export": ("trueup.cli.export", "export_command", "a run's pairs as JSONL, CSV or Parquet"),
+    "bench": ("trueup.cli.bench", "bench_command", "the measurements behind the documentation's tables"),
     "doctor": ("trueup.cli.doctor", "doctor", "what works on this machine, and the remedy for what does not"),
 }
 
