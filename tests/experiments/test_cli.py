@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from trueup.cli import bench as bench_module
+from trueup.cli import bench_estimators as bench_module
 from trueup.cli import main
 from trueup.experiments.estimator_sweep import SWEEP_ARMS, SweepPoint
 
