@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from trueup.cli import bench as bench_module
+from trueup.cli import bench_estimators as bench_module
 from trueup.cli import main
 from trueup.cli.demo import results_table
 from trueup.cli.tables import wide_console
