@@ -80,7 +80,7 @@ def _is_mapped(uid: int) -> bool:
 
 
 def bwrap_argv(
-    layout: Layout, *, binary: str, userns: int | None, proc: bool, info_fd: int, entry: str = "start"
+    layout: Layout, *, binary: str, userns: int | None, proc: bool, info_fd: int, entry: str
 ) -> list[str]:
     """Arguments up to and including the program; the guest's own arguments come after."""
     argv = [

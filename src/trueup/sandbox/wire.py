@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -11,8 +12,10 @@ from typing import Any
 from trueup.errors import ConfigError
 from trueup.sandbox.base import CallResult, Limits
 from trueup.sandbox.guest import codec
+from trueup.sandbox.guest.runner import READY
+from trueup.sandbox.streams import Streams
 
-__all__ = ["Call", "Job", "RawRun", "pack_job", "read_calls"]
+__all__ = ["Call", "Job", "RawRun", "calls_of", "outcome", "pack_job", "read_calls"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,42 @@ class RawRun:
     wall_s: float
     artefacts: Mapping[str, bytes]
     fault: str = ""  # the machine's fault, in words; empty when the run itself can be judged
+
+    @classmethod
+    def faulty(cls, fault: str) -> RawRun:
+        """No run: the machine failed before the candidate's first instruction, or lost it."""
+        return cls(False, b"", b"", b"", None, None, None, 0.0, 0.0, {}, fault=fault)
+
+
+def outcome(
+    streams: Streams,
+    job: Job,
+    ended: tuple[int | None, int | None],
+    stopped: str | None,
+    cpu_s: float,
+    wall_s: float,
+) -> RawRun:
+    """A finished run as it can be judged. `ended` is the exit status or the signal that ended it."""
+    code, killed = ended
+    if streams.records[:1] != READY:
+        said = streams.stderr[-300:].decode("utf-8", "replace").strip()
+        return RawRun.faulty(f"the worker ended ({code=}, {killed=}) before the candidate started. {said}")
+    if streams.overflow:
+        stopped = stopped or "output_limit"
+    if stopped is None and killed == signal.SIGXCPU:
+        stopped = "cpu_limit"
+    return RawRun(
+        True,
+        streams.stdout,
+        streams.stderr,
+        streams.records[1:],
+        None if stopped or killed else code,
+        None if stopped else killed,
+        stopped,
+        cpu_s,
+        wall_s,
+        streams.artefacts(job.artefacts, job.limits.output_kb * 1024) if job.artefacts else {},
+    )
 
 
 def pack_job(job: Job) -> bytes:
@@ -113,6 +152,8 @@ def read_calls(run: RawRun, n_calls: int) -> tuple[CallResult, ...]:
     cut short by the run's end, was written by the candidate and voids the whole run.
     """
     ended = _why_it_ended(run)
+    if ended in ("output_limit", "source_too_large"):  # voids the run: how far it came is a matter of timing
+        return (CallResult(None, ended),) * n_calls
     forged = (CallResult(None, "forged_stream"),) * n_calls
     frames = split_frames(run.records)
     if frames is None:
