@@ -1,9 +1,9 @@
 """Slots: a fixed number of workers, lent one job at a time, replaced when they fault.
 
-A fault is never the last word. The job is tried once more on a fresh worker that has first answered a
-program whose answer is known. If that known program fails, the machine is at fault and the job is unscored.
-If it succeeds and the job faults again, the job is what kills workers: it is answered, as `suspect`, so that
-a candidate can neither cause "unscored" nor gain by it.
+A fault is never the last word. The job is tried again, twice, each time on a fresh worker that has first
+answered a program whose answer is known. If that known program fails, the machine is at fault and the job is
+unscored. If it succeeds and the job faults every time, the job is what kills workers: it is answered, as
+`suspect`, so that a candidate can neither cause "unscored" nor gain by it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import queue
 import signal
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from trueup.errors import SandboxUnavailable
@@ -20,6 +21,9 @@ from trueup.sandbox.backends import Worker, canary
 from trueup.sandbox.wire import Job, RawRun
 
 __all__ = ["Pool", "Ran"]
+
+
+_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +40,19 @@ class Pool:
 
     def __init__(self, slots: int, start: Callable[[], Worker]) -> None:
         self._start = start
+        # Workers ask the kernel to die with the thread that started them, so one that stays starts them all.
+        self._starter = ThreadPoolExecutor(1, thread_name_prefix="trueup-start")
         self._free: queue.LifoQueue[Worker | None] = queue.LifoQueue()
         for _ in range(slots):
             self._free.put(None)
         self._workers: set[Worker] = set()
         self._lock = threading.Lock()
-        self._closed = False
 
     def execute(self, job: Job) -> Ran:
         """Run a job to a judgeable outcome; waits for a free slot."""
         worker = self._free.get()
         try:
-            for attempt in range(2):
+            for attempt in range(_ATTEMPTS):
                 if worker is None:
                     worker = self._new()
                     trouble = canary(worker) if attempt else ""
@@ -68,7 +73,7 @@ class Pool:
             self._free.put(worker)
 
     def _new(self) -> Worker:
-        worker = self._start()
+        worker = self._starter.submit(self._start).result()
         with self._lock:
             self._workers.add(worker)
         return worker
@@ -85,6 +90,7 @@ class Pool:
             workers, self._workers = self._workers, set()
         for worker in workers:
             worker.close()
+        self._starter.shutdown()
 
 
 def _killed_from_outside(run: RawRun) -> bool:

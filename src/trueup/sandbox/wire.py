@@ -15,7 +15,7 @@ from trueup.sandbox.guest import codec
 from trueup.sandbox.guest.runner import READY
 from trueup.sandbox.streams import Streams
 
-__all__ = ["Call", "Job", "RawRun", "calls_of", "outcome", "pack_job", "read_calls"]
+__all__ = ["Call", "Job", "RawRun", "calls_of", "outcome", "pack_job", "read_calls", "read_calls_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,11 @@ class RawRun:
     wall_s: float
     artefacts: Mapping[str, bytes]
     fault: str = ""  # the machine's fault, in words; empty when the run itself can be judged
+
+    @property
+    def ended(self) -> str | None:
+        """Why it did not end by itself: one of `FAILURES`, `signal_<n>`, or None."""
+        return self.stopped or (f"signal_{self.signal}" if self.signal is not None else None)
 
     @classmethod
     def faulty(cls, fault: str) -> RawRun:
@@ -146,20 +151,24 @@ def split_frames(stream: bytes) -> list[bytes] | None:
 
 
 def read_calls(run: RawRun, n_calls: int) -> tuple[CallResult, ...]:
-    """One result per call from a finished run.
+    """One result per call from a finished run (see `read_calls_of`)."""
+    return read_calls_of(run.records, run.ended or "missing_records", n_calls)
+
+
+def read_calls_of(records: bytes, ended: str, n_calls: int) -> tuple[CallResult, ...]:
+    """One result per call from a record stream; `ended` is what to say of calls without a record.
 
     Exactly one record per call, in order, then the end mark. Whatever does not fit that, other than a stream
     cut short by the run's end, was written by the candidate and voids the whole run.
     """
-    ended = _why_it_ended(run)
     if ended in ("output_limit", "source_too_large"):  # voids the run: how far it came is a matter of timing
         return (CallResult(None, ended),) * n_calls
     forged = (CallResult(None, "forged_stream"),) * n_calls
-    frames = split_frames(run.records)
+    frames = split_frames(records)
     if frames is None:
         if ended == "missing_records":  # it ended by itself, so the runner wrote whole frames
             return forged
-        frames = _whole_frames(run.records)
+        frames = _whole_frames(records)
     results: list[CallResult] = []
     for position, frame in enumerate(frames):
         try:
@@ -182,7 +191,7 @@ def read_calls(run: RawRun, n_calls: int) -> tuple[CallResult, ...]:
         if result is None or len(results) == n_calls:
             return forged
         results.append(result)
-    rest = CallResult(None, ended, _tail(run.stderr))
+    rest = CallResult(None, ended)
     return tuple(results) + (rest,) * (n_calls - len(results))
 
 
@@ -211,6 +220,9 @@ def _is_error(record: list[Any]) -> bool:
     )
 
 
+_BY_EXCEPTION = {"MemoryError": "memory", "trueup.CallTimeUp": "call_timeout"}
+
+
 def _read_record(record: list[Any], index: int) -> CallResult | None:
     """The record for call `index`, or None if it is not one."""
     if type(record[0]) is not int or record[0] != index or len(record) < 2:
@@ -222,18 +234,6 @@ def _read_record(record: list[Any], index: int) -> CallResult | None:
     if record[1] == "bad_type":
         return CallResult(None, "bad_type", record[2])
     if record[1] == "error":
-        reason = "memory" if record[2] == "MemoryError" else "exception"
+        reason = _BY_EXCEPTION.get(record[2], "exception")
         return CallResult(None, reason, f"{record[2]}: {record[3]}")
     return None
-
-
-def _why_it_ended(run: RawRun) -> str:
-    if run.stopped is not None:
-        return run.stopped
-    if run.signal is not None:
-        return f"signal_{run.signal}"
-    return "missing_records"
-
-
-def _tail(stderr: bytes) -> str:
-    return stderr[-300:].decode("utf-8", "replace").strip()

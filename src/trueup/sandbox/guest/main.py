@@ -25,8 +25,8 @@ from . import isolate, runner
 _PRELOAD = (
     "bisect", "collections", "collections.abc", "copy", "dataclasses", "datetime", "decimal", "enum",
     "fractions", "functools", "heapq", "io", "itertools", "math", "operator", "random", "re", "statistics",
-    "string", "time", "traceback", "threading", "typing", "array", "queue", "hashlib", "textwrap", "abc", "contextlib",
-    "cmath",
+    "string", "time", "traceback", "threading", "typing", "array", "queue", "hashlib", "textwrap",
+    "abc", "contextlib", "cmath",
 )  # fmt: skip
 
 for _name in _PRELOAD:
