@@ -15,12 +15,14 @@ task author's and trusted; their randomness is seeded so that record and replay 
 
 from __future__ import annotations
 
+import ast
 import builtins
 import contextlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from trueup.errors import ConfigError
 from trueup.sandbox.compare import same
 from trueup.sandbox.guest import codec
 
@@ -133,10 +135,20 @@ def _run(block: str, helpers: str, names: Sequence[str], stand_in: Callable[...,
     random.seed(_SEED)
     exec(compile(helpers, "<helpers>", "exec", dont_inherit=True), space)
     space.update(dict.fromkeys(names, stand_in))
-    called_already = any(f"check({name})" in block for name in ("candidate", *names))
     exec(compile(block, "<test>", "exec", dont_inherit=True), space)
-    if "check" in space and not called_already:
+    if "check" in space and not _calls_check(block):
         space["check"](stand_in)
+
+
+def _calls_check(block: str) -> bool:
+    """Whether the block calls `check` itself, at its top level."""
+    return any(
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Call)
+        and isinstance(node.value.func, ast.Name)
+        and node.value.func.id == "check"
+        for node in ast.parse(block).body
+    )
 
 
 def record_asserts(request: Mapping[str, Any]) -> list[Any]:
@@ -162,11 +174,18 @@ def replay_asserts(request: Mapping[str, Any]) -> list[Any]:
         stand_in = _StandIn(known, calls, go_on=False)
         try:
             _run(block, request["helpers"], [request["function"]], stand_in)
+            if not stand_in.calls:
+                raise ConfigError(
+                    f"A test must call {request['function']!r} or candidate, got one that calls neither: "
+                    f"{block[:80]!r}. It would pay every program. Name the function that it tests."
+                )
             answers.append(["done", True, None, ""])
         except _NeedCallError:
             answers.append(["need", _record(block, request, known, calls)])
         except _FailedCallError as error:
             answers.append(["done", False, str(error), ""])
+        except ConfigError:
+            raise
         except Exception as error:
             answers.append(["done", False, "check_failed", f"{type(error).__name__}: {str(error)[:120]}"])
     return answers

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from trueup.errors import SandboxUnavailable
@@ -102,11 +103,13 @@ def bwrap_argv(
     argv += ["--die-with-parent", "--as-pid-1", "--hostname", "sandbox"]
     if info_fd >= 0:
         argv += ["--info-fd", str(info_fd)]
-    argv += ["--dir", "/tmp"]
+    # Parents are made here because bubblewrap would copy the mode of, say, a /root that only root may enter.
+    for folder in ["/tmp", "/dev", *_parents(path for _, path in layout.binds)]:
+        argv += ["--perms", "0755", "--dir", folder]
     if proc:
         argv += ["--proc", "/proc"]
     for device in ("null", "zero", "full", "random", "urandom"):
-        argv += ["--dev-bind", f"/dev/{device}", f"/dev/{device}", "--remount-ro", f"/dev/{device}"]
+        argv += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
     for source, path in layout.binds:
         argv += ["--ro-bind", source, path]
     for path in layout.hidden:
@@ -116,6 +119,12 @@ def bwrap_argv(
     argv += ["--ro-bind", str(GUEST_DIR), "/guest/box", "--remount-ro", "/", "--chdir", "/"]
     boot = boot_code("/guest", "box", layout.packages, entry)
     return [*argv, "--", layout.python, "-s", "-P", "-B", "-S", "-c", boot]
+
+
+def _parents(paths: Iterable[str]) -> list[str]:
+    """Every directory above `paths`, outermost first."""
+    found = {str(parent) for path in paths for parent in Path(path).parents}
+    return sorted(found - {"/"})
 
 
 def require_bwrap() -> str:

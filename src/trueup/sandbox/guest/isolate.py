@@ -17,7 +17,7 @@ from typing import Any
 _libc = ctypes.CDLL(None, use_errno=True)
 _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 4, 24, 38, 47
 _PR_SET_KEEPCAPS, _PR_SET_SECCOMP, _PR_CAP_AMBIENT_CLEAR_ALL = 8, 22, 4
-_MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT, _MS_BIND = 1, 2, 4, 8, 32, 4096
 _LAST_CAP = 63
 _CLONE_NEWNS, _CLONE_NEWPID = 0x00020000, 0x20000000
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446  # one number on every machine
@@ -40,6 +40,14 @@ def mount_private(tmp_mb: int, tmp_inodes: int, uid: int, proc: bool) -> None:
     _check(_libc.mount(b"tmpfs", b"/tmp", b"tmpfs", flags, options), "mount /tmp")
     if proc:
         _check(_libc.mount(b"proc", b"/proc", b"proc", flags | _MS_NOEXEC, None), "mount /proc")
+
+
+def protect_devices() -> None:
+    """Make the bound device nodes read-only: they can still be written to, but not have their modes changed,
+    which the same user outside would otherwise be allowed to do to the machine's own /dev/null."""
+    for name in ("null", "zero", "full", "random", "urandom"):
+        flags = _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NOEXEC
+        _check(_libc.mount(None, f"/dev/{name}".encode(), None, flags, None), f"protect /dev/{name}")
 
 
 def set_limits(limits: dict[str, Any]) -> None:

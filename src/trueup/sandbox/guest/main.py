@@ -98,6 +98,8 @@ def run_once(argv: list[str]) -> int:
     walls = decode_walls(argv[3])
     job = load_job(job_fd)
     isolate.set_oom_score(1000)
+    if walls["private"]:
+        isolate.protect_devices()
     send_tmp = _sender(side_fd) if job["artefacts"] else None
     arrange_descriptors([0, 1, 2, result_fd] + ([side_fd] if send_tmp else []))
     try:
@@ -113,7 +115,7 @@ def _sender(_: int) -> Any:
     def send(side: int) -> None:
         import socket
 
-        folder = os.open("/tmp", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        folder = os.open("/tmp", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         channel = socket.socket(fileno=side)
         socket.send_fds(channel, [b"T"], [folder])
         channel.close()
@@ -133,6 +135,8 @@ def serve() -> None:
 
     walls = decode_walls(sys.argv[2])
     isolate.set_oom_score(1000)
+    if walls["private"]:
+        isolate.protect_devices()
     if walls["landlock"] is not None:
         walls["ruleset"] = isolate.landlock_ruleset(**walls["landlock"])
     gc.collect()

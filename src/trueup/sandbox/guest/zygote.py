@@ -100,6 +100,7 @@ def _supervise(
                     os.kill(pid, signal.SIGKILL)
                     return None
                 stopped = json.loads(message).get("stop")
+                break
     finally:
         os.close(handle)
     if stopped:
