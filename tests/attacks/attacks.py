@@ -307,11 +307,11 @@ attack(
     "import os, struct\nb = b'[0,\"ok\",' + b'9' * 200000 + b']'\nos.write(3, struct.pack('>I', len(b)) + b)\nos._exit(0)",
 )  # fmt: skip
 attack(
-    "hash_collisions", "serialise", "bad_type wrong_value missing_records output_limit",
+    "hash_collisions", "serialise", "cpu_limit bad_type wrong_value missing_records output_limit",
     "M = (1 << 61) - 1\ndef solve(x): return {i * M: 0 for i in range(1, 6000)} if x == 2 else 0",
 )  # fmt: skip
 attack(
-    "hash_collisions_in_tuples", "serialise", "bad_type wrong_value missing_records output_limit",
+    "hash_collisions_in_tuples", "serialise", "cpu_limit bad_type wrong_value missing_records output_limit",
     "M = (1 << 61) - 1\ndef solve(x): return {(i * M,) for i in range(1, 6000)} if x == 2 else 0",
 )  # fmt: skip
 attack("lone_surrogates", "serialise", "wrong_value", "def solve(x): return '\\ud800' * 100")

@@ -12,10 +12,9 @@ import sys
 from pathlib import Path
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[1]))
+    sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from attacks.attacks import ATTACKS, EXPECTED, INPUTS, Attack
-
+from tests.attacks.attacks import ATTACKS, EXPECTED, INPUTS, Attack
 from trueup.sandbox import Limits, Sandbox
 
 HONEST = "def solve(x):\n    return x * x + 1\n"

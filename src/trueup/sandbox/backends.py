@@ -191,7 +191,7 @@ BACKENDS: dict[str, tuple[Callable[[tuple[str, ...]], Worker], str]] = {
 
 _CANARY = Job(
     "calls",
-    # a module that is not preloaded and one with a shared library show that the interpreter is complete inside
+    # one module that is not preloaded and one with a shared library: is the interpreter complete inside?
     "import asyncio, sqlite3\ndef solve(x):\n    return x + len(sqlite3.apilevel) - 2\n",
     Limits(cpu_s=5.0, wall_s=20.0),
     "solve",

@@ -104,7 +104,7 @@ def bwrap_argv(
     if info_fd >= 0:
         argv += ["--info-fd", str(info_fd)]
     # Parents are made here because bubblewrap would copy the mode of, say, a /root that only root may enter.
-    for folder in ["/tmp", "/dev", *_parents(path for _, path in layout.binds)]:
+    for folder in ["/tmp", "/dev", *_parents(path for _, path in (*layout.binds, *layout.links))]:
         argv += ["--perms", "0755", "--dir", folder]
     if proc:
         argv += ["--proc", "/proc"]

@@ -68,6 +68,8 @@ def decode_walls(text: str) -> dict[str, Any]:
 def enclose_and_run(job: dict[str, Any], walls: dict[str, Any], send_tmp: Any = None) -> int:
     """Build the walls around this process, in the only order that works, then run the candidate."""
     limits = job["limits"]
+    if os.getpgrp() != os.getpid():
+        os.setsid()  # kill(0) reaches the whole process group, and the zygote must not be in it
     if walls["private"]:
         isolate.mount_private(limits["tmp_mb"], limits["tmp_inodes"], walls["uid"], walls["proc"])
         if send_tmp is not None:
