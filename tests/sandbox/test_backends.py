@@ -19,7 +19,8 @@ WORKING = [report.name for report in probe() if report.works]
 _BLOCK = """
 import struct, sys
 from trueup.sandbox.guest import isolate
-from trueup.sandbox.seccomp import ALLOW, EPERM, ERRNO, ENOSYS, _JEQ, _JSET, _Program, _low, _only_for, machine
+from trueup.sandbox.seccomp import ALLOW, EPERM, ERRNO, ENOSYS, _JEQ, _JSET, _Program, _low, _only_for
+from trueup.sandbox.seccomp import machine
 from trueup.sandbox.syscalls import TABLES
 table = TABLES[machine()]
 out = _Program([])

@@ -19,6 +19,7 @@ __all__ = ["main"]
 
 # name -> (module, attribute, one line for the list of commands). A dotted name is a command of a group.
 _COMMANDS: dict[str, tuple[str, str, str]] = {
+    "serve": ("trueup.cli.serve", "serve", "offer this machine's sandbox to others"),
     "doctor": ("trueup.cli.doctor", "doctor", "what works on this machine, and the remedy for what does not"),
 }
 

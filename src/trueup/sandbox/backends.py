@@ -268,12 +268,12 @@ def _best(packages: tuple[str, ...]) -> tuple[str | None, str]:
     return None, " ".join(f"{r.name}: {r.why} {r.remedy}" for r in reports)
 
 
-def choose(backend: str, packages: tuple[str, ...], unsafe_no_isolation: bool) -> str:
+def choose(backend: str, packages: tuple[str, ...], unsafe_no_isolation: bool, remote: bool = False) -> str:
     """The backend to use. Raises `ConfigError` for a name or a combination that cannot be meant, and
     `SandboxUnavailable` where nothing isolates and nobody has said that it need not."""
-    if backend not in ("auto", *BACKENDS):
+    if backend not in ("auto", "remote", *BACKENDS):
         raise ConfigError(
-            f"backend must be one of auto, {', '.join(BACKENDS)}, got {backend!r}. Nothing was run. "
+            f"backend must be one of auto, remote, {', '.join(BACKENDS)}, got {backend!r}. Nothing was run. "
             "Use 'auto', which takes the best that works here."
         )
     if backend == "unsafe" and not unsafe_no_isolation:
@@ -281,7 +281,12 @@ def choose(backend: str, packages: tuple[str, ...], unsafe_no_isolation: bool) -
             "backend='unsafe' must be confirmed by unsafe_no_isolation=True. A candidate would run with all "
             "rights of this process. Use backend='auto', or confirm."
         )
-    if backend == "unsafe":
+    if backend == "remote" and not remote:
+        raise ConfigError(
+            "backend='remote' must come with workers=[...], got none. Nothing could be run. "
+            "Start workers with `trueup serve sandbox` and give their addresses."
+        )
+    if backend in ("unsafe", "remote"):
         return backend
     if backend == "auto":
         name, why = _best(packages)
@@ -292,6 +297,8 @@ def choose(backend: str, packages: tuple[str, ...], unsafe_no_isolation: bool) -
         if report.works:
             return backend
         why = f"{report.name}: {report.why} {report.remedy}"
+    if remote and backend == "auto":
+        return "remote"
     if unsafe_no_isolation:
         return "unsafe"
     raise SandboxUnavailable(

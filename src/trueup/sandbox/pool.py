@@ -47,9 +47,25 @@ class Pool:
             self._free.put(None)
         self._workers: set[Worker] = set()
         self._lock = threading.Lock()
+        self._in_flight = 0
+
+    @property
+    def in_flight(self) -> int:
+        """Jobs that run or wait for a slot."""
+        with self._lock:
+            return self._in_flight
 
     def execute(self, job: Job) -> Ran:
         """Run a job to a judgeable outcome; waits for a free slot."""
+        with self._lock:
+            self._in_flight += 1
+        try:
+            return self._execute(job)
+        finally:
+            with self._lock:
+                self._in_flight -= 1
+
+    def _execute(self, job: Job) -> Ran:
         worker = self._free.get()
         try:
             for attempt in range(_ATTEMPTS):

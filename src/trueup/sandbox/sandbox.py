@@ -22,6 +22,7 @@ from trueup.sandbox.grading import Grader
 from trueup.sandbox.judge import Tolerance
 from trueup.sandbox.judging import JudgePool
 from trueup.sandbox.pool import Pool, Ran
+from trueup.sandbox.remote import RemotePool
 from trueup.sandbox.wire import Job, RawRun, calls_of, read_calls
 from trueup.types import Score
 
@@ -35,7 +36,9 @@ class Sandbox:
     the top-level packages of site-packages that candidates may import. Raises `SandboxUnavailable` on
     entering where nothing can isolate; with `unsafe_no_isolation=True` programs then run bare, and every
     result says `unsafe`. `verdict_cache` is how many grades to remember, so that a program that the policy
-    writes again is not run again. Methods may be called from several threads.
+    writes again is not run again. `workers` are addresses of remote workers (`trueup serve sandbox`) with
+    their `token`, used by backend "remote", and by "auto" where nothing here can isolate. Methods may be
+    called from several threads.
     """
 
     def __init__(
@@ -46,6 +49,8 @@ class Sandbox:
         unsafe_no_isolation: bool = False,
         packages: Sequence[str] = (),
         verdict_cache: int = 0,
+        workers: Sequence[str] = (),
+        token: str | None = None,
     ) -> None:
         if isinstance(slots, bool) or not isinstance(slots, int) or slots < 1:
             raise ConfigError(
@@ -58,7 +63,9 @@ class Sandbox:
         self._asked = backend
         self._unsafe_ok = unsafe_no_isolation
         self._packages = tuple(packages)
-        self._pool: Pool | None = None
+        self._workers = tuple(workers) if not isinstance(workers, str) else (workers,)
+        self._token = token
+        self._pool: Pool | RemotePool | None = None
         self._judges: JudgePool | None = None
         self._cache = VerdictCache(verdict_cache)
 
@@ -74,8 +81,12 @@ class Sandbox:
     def start(self) -> None:
         """Choose the backend; `with` does this, and so does the first run. Does nothing if started."""
         if self._pool is None:
-            self.backend = choose(self._asked, self._packages, self._unsafe_ok)
-            self._pool = Pool(self.slots, lambda: start_worker(self.backend, self._packages))
+            self.backend = choose(self._asked, self._packages, self._unsafe_ok, bool(self._workers))
+            if self.backend == "remote":
+                self._pool = RemotePool(self._workers, self._token)
+                self._pool.health()
+            else:
+                self._pool = Pool(self.slots, lambda: start_worker(self.backend, self._packages))
             self._judges = JudgePool(self.slots)
 
     def close(self) -> None:
@@ -86,6 +97,11 @@ class Sandbox:
         if self._judges is not None:
             self._judges.close()
             self._judges = None
+
+    @property
+    def in_flight(self) -> int:
+        """Runs that have begun or wait for a worker, for whoever schedules more."""
+        return self._pool.in_flight if self._pool is not None else 0
 
     @property
     def unsafe(self) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import signal
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from trueup.errors import ConfigError
@@ -15,7 +16,20 @@ from trueup.sandbox.guest import codec
 from trueup.sandbox.guest.runner import READY
 from trueup.sandbox.streams import Streams
 
-__all__ = ["Call", "Job", "RawRun", "calls_of", "outcome", "pack_job", "read_calls", "read_calls_of"]
+__all__ = [
+    "Call",
+    "Job",
+    "RawRun",
+    "calls_of",
+    "job_from_json",
+    "job_to_json",
+    "outcome",
+    "pack_job",
+    "read_calls",
+    "read_calls_of",
+    "run_from_json",
+    "run_to_json",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +131,67 @@ def pack_job(job: Job) -> bytes:
         "limits": asdict(job.limits),
     }
     return json.dumps(body).encode("ascii")
+
+
+def job_to_json(job: Job) -> dict[str, Any]:
+    """A job as JSON data for another machine; `job_from_json` reads it there."""
+    body: dict[str, Any] = json.loads(pack_job(job))
+    return body | {"stdin": base64.b64encode(job.stdin).decode()}
+
+
+def job_from_json(body: Mapping[str, Any]) -> Job:
+    """The job back. Raises `ConfigError` for anything that is not one."""
+    try:
+        if body["mode"] not in ("calls", "script"):
+            raise ValueError(f"mode {body['mode']!r}")
+        return Job(
+            body["mode"],
+            _text(body["source"]),
+            Limits(**body["limits"]),
+            _text(body["function"]),
+            tuple(_call(args, kwargs) for args, kwargs in body["calls"]),
+            base64.b64decode(body["stdin"]),
+            tuple(_text(name) for name in body["artefacts"]),
+        )
+    except ConfigError:
+        raise
+    except (KeyError, TypeError, ValueError, codec.NotPlainError) as error:
+        raise ConfigError(
+            f"A job must have the form that job_to_json gives it, got {type(error).__name__}: {error}. "
+            "It was not run. Use the same version of trueup on both sides."
+        ) from None
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise TypeError(f"{type(value).__name__} where text belongs")
+    return value
+
+
+def _call(args: str, kwargs: str) -> Call:
+    positional, named = codec.loads(args.encode()), codec.loads(kwargs.encode())
+    if type(positional) is not list or type(named) is not dict:
+        raise TypeError("arguments of the wrong type")
+    return Call(tuple(positional), named)
+
+
+_BYTES = ("stdout", "stderr", "records")
+
+
+def run_to_json(run: RawRun) -> dict[str, Any]:
+    """A raw run as JSON data; `run_from_json` reads it."""
+    body = {item.name: getattr(run, item.name) for item in fields(run)}
+    body |= {name: base64.b64encode(body[name]).decode() for name in _BYTES}
+    body["artefacts"] = {k: base64.b64encode(v).decode() for k, v in run.artefacts.items()}
+    return body
+
+
+def run_from_json(body: Mapping[str, Any]) -> RawRun:
+    """The raw run back. Raises KeyError, TypeError or ValueError for anything that is not one."""
+    known = {item.name: body[item.name] for item in fields(RawRun)}
+    known |= {name: base64.b64decode(known[name]) for name in _BYTES}
+    known["artefacts"] = {k: base64.b64decode(v) for k, v in known["artefacts"].items()}
+    return RawRun(**known)
 
 
 def calls_of(inputs: Sequence[Any]) -> tuple[Call, ...]:
