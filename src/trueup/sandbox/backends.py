@@ -271,9 +271,9 @@ def _best(packages: tuple[str, ...]) -> tuple[str | None, str]:
 def choose(backend: str, packages: tuple[str, ...], unsafe_no_isolation: bool, remote: bool = False) -> str:
     """The backend to use. Raises `ConfigError` for a name or a combination that cannot be meant, and
     `SandboxUnavailable` where nothing isolates and nobody has said that it need not."""
-    if backend not in ("auto", "remote", *BACKENDS):
+    if backend not in ("auto", "remote", "ray", *BACKENDS):
         raise ConfigError(
-            f"backend must be one of auto, remote, {', '.join(BACKENDS)}, got {backend!r}. Nothing was run. "
+            f"backend must be one of auto, remote, ray, {', '.join(BACKENDS)}, got {backend!r}. Nothing ran. "
             "Use 'auto', which takes the best that works here."
         )
     if backend == "unsafe" and not unsafe_no_isolation:
@@ -286,7 +286,7 @@ def choose(backend: str, packages: tuple[str, ...], unsafe_no_isolation: bool, r
             "backend='remote' must come with workers=[...], got none. Nothing could be run. "
             "Start workers with `trueup serve sandbox` and give their addresses."
         )
-    if backend in ("unsafe", "remote"):
+    if backend in ("unsafe", "remote", "ray"):
         return backend
     if backend == "auto":
         name, why = _best(packages)

@@ -25,7 +25,7 @@ __all__ = ["JudgePool", "SuspectError"]
 
 _CPU_S = 5.0  # for one verdict; an honest one takes a millisecond
 _WALL_S = 60.0
-_ATTEMPTS = 3
+_ATTEMPTS = 5
 _MEMORY = 4 << 30
 _BOOT = (
     "import sys; sys.path[:] = {path!r}; from trueup.sandbox.judging import serve_verdicts; serve_verdicts()"

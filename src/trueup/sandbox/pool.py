@@ -1,8 +1,8 @@
 """Slots: a fixed number of workers, lent one job at a time, replaced when they fault.
 
-A fault is never the last word. The job is tried again, twice, each time on a fresh worker that has first
-answered a program whose answer is known. If that known program fails, the machine is at fault and the job is
-unscored. If it succeeds and the job faults every time, the job is what kills workers: it is answered, as
+A fault is never the last word. The job is tried again, a few times, each time on a fresh worker that has
+first answered a program whose answer is known. If known programs fail, the machine is at fault and the job is
+unscored. If they succeed and the job faults every time, the job is what kills workers: it is answered, as
 `suspect`, so that a candidate can neither cause "unscored" nor gain by it.
 """
 
@@ -12,6 +12,7 @@ import contextlib
 import queue
 import signal
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ from trueup.sandbox.wire import Job, RawRun
 __all__ = ["Pool", "Ran"]
 
 
-_ATTEMPTS = 3
+_ATTEMPTS = 5  # a machine that kills workers at random must not make a suspect of whom it hits
+_CONVICTING = 2  # fresh workers that ran a known program well and then died on the job
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,24 +69,27 @@ class Pool:
 
     def _execute(self, job: Job) -> Ran:
         worker = self._free.get()
+        healthy, trouble = 0, ""
         try:
             for attempt in range(_ATTEMPTS):
-                if worker is None:
-                    worker = self._new()
+                try:
+                    worker = worker or self._new()
                     trouble = canary(worker) if attempt else ""
-                    if trouble:
-                        return Ran(None, unavailable=trouble)
-                run = worker.run(job)
-                if not run.fault and not _killed_from_outside(run):
-                    return Ran(run)
-                self._discard(worker)
-                worker = None
-            return Ran(None, suspect=True)
-        except (SandboxUnavailable, OSError) as error:
-            if worker is not None:
-                self._discard(worker)
-                worker = None
-            return Ran(None, unavailable=str(error))
+                    if not trouble:
+                        healthy += attempt > 0
+                        run = worker.run(job)
+                        if not run.fault and not _killed_from_outside(run):
+                            return Ran(run)
+                except (SandboxUnavailable, OSError) as error:
+                    trouble = str(error)
+                if worker is not None:
+                    self._discard(worker)
+                    worker = None
+                if trouble:
+                    time.sleep(0.05 * attempt)
+            if healthy >= _CONVICTING:
+                return Ran(None, suspect=True)
+            return Ran(None, unavailable=trouble or "workers died on it and on known programs alike")
         finally:
             self._free.put(worker)
 

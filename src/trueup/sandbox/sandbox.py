@@ -9,10 +9,11 @@ returns is judged in a third process, which holds the expected values and can be
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from trueup.errors import ConfigError
 from trueup.sandbox.backends import choose, start_worker
@@ -29,6 +30,17 @@ from trueup.types import Score
 __all__ = ["Sandbox"]
 
 
+class _Executor(Protocol):
+    """Runs jobs to outcomes that can be judged: a local pool, remote workers, a cluster."""
+
+    @property
+    def in_flight(self) -> int: ...
+
+    def execute(self, job: Job) -> Ran: ...
+
+    def close(self) -> None: ...
+
+
 class Sandbox:
     """A pool of isolated workers for untrusted Python programs.
 
@@ -37,8 +49,9 @@ class Sandbox:
     entering where nothing can isolate; with `unsafe_no_isolation=True` programs then run bare, and every
     result says `unsafe`. `verdict_cache` is how many grades to remember, so that a program that the policy
     writes again is not run again. `workers` are addresses of remote workers (`trueup serve sandbox`) with
-    their `token`, used by backend "remote", and by "auto" where nothing here can isolate. Methods may be
-    called from several threads.
+    their `token`, used by backend "remote", and by "auto" where nothing here can isolate. Backend "ray" runs
+    `slots_per_node` programs on every node of the Ray cluster. For both, `slots` is how many jobs are in
+    flight at a time. Methods may be called from several threads.
     """
 
     def __init__(
@@ -51,6 +64,7 @@ class Sandbox:
         verdict_cache: int = 0,
         workers: Sequence[str] = (),
         token: str | None = None,
+        slots_per_node: int = 2,
     ) -> None:
         if isinstance(slots, bool) or not isinstance(slots, int) or slots < 1:
             raise ConfigError(
@@ -65,7 +79,8 @@ class Sandbox:
         self._packages = tuple(packages)
         self._workers = tuple(workers) if not isinstance(workers, str) else (workers,)
         self._token = token
-        self._pool: Pool | RemotePool | None = None
+        self._slots_per_node = slots_per_node
+        self._pool: _Executor | None = None
         self._judges: JudgePool | None = None
         self._cache = VerdictCache(verdict_cache)
 
@@ -82,12 +97,19 @@ class Sandbox:
         """Choose the backend; `with` does this, and so does the first run. Does nothing if started."""
         if self._pool is None:
             self.backend = choose(self._asked, self._packages, self._unsafe_ok, bool(self._workers))
-            if self.backend == "remote":
-                self._pool = RemotePool(self._workers, self._token)
-                self._pool.health()
-            else:
-                self._pool = Pool(self.slots, lambda: start_worker(self.backend, self._packages))
-            self._judges = JudgePool(self.slots)
+            self._pool = self._make_pool()
+            self._judges = JudgePool(min(self.slots, os.cpu_count() or 1))
+
+    def _make_pool(self) -> _Executor:
+        if self.backend == "remote":
+            remote = RemotePool(self._workers, self._token)
+            remote.health()
+            return remote
+        if self.backend == "ray":
+            from trueup.sandbox.cluster import RayPool
+
+            return RayPool(self._slots_per_node, packages=self._packages)
+        return Pool(self.slots, lambda: start_worker(self.backend, self._packages))
 
     def close(self) -> None:
         """End all workers and judges; `with` does this."""
