@@ -16,6 +16,7 @@ import pytest
 
 import trueup
 from tests.attacks.attacks import ATTACKS, Attack
+from tests.attacks.in_process import paid
 from tests.attacks.run_all import run_attack
 from trueup.sandbox import Limits, Sandbox, probe
 
@@ -136,3 +137,18 @@ def test_no_attack_is_paid_on_any_backend(backend):
     for attack in ATTACKS:
         if attack.name in results:
             check(attack, results[attack.name])
+
+
+def test_a_grader_in_the_same_process_is_robbed_by_the_same_programs(sandbox):
+    names = (
+        "os_exit_zero",
+        "os_exit_in_call",
+        "equal_to_all",
+        "equal_int_subclass",
+        "metaclass_lies",
+        "frames",
+    )
+    robbers = [attack for attack in ATTACKS if attack.name in names]
+    assert len(robbers) == len(names)
+    for attack in robbers:
+        assert any(paid(sandbox, attack).values()), attack.name

@@ -131,6 +131,12 @@ def test_a_judge_that_dies_every_time_makes_the_run_suspect_and_zero(sandbox):
     assert (grade.score.value, grade.suspect, grade.reason) == (0.0, True, "suspect")
 
 
+def test_where_no_judge_can_start_the_run_is_unscored(sandbox, monkeypatch):
+    monkeypatch.setattr("trueup.sandbox.judging._BOOT", "raise SystemExit(3)")
+    grade = sandbox.grade_calls("def solve(x): return x", inputs=[[1]], expected=[1])
+    assert (grade.score.value, grade.score.reason) == (None, "scorer_error")
+
+
 def test_a_judge_that_hangs_is_killed(monkeypatch):
     monkeypatch.setattr("trueup.sandbox.judging._CPU_S", 0.2)
     pool = JudgePool(1)

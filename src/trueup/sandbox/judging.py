@@ -1,7 +1,8 @@
 """The judge's process: started once per slot, asked over pipes, killed when it takes too long.
 
-A judge that dies is not the candidate's answer: the same bytes go to a fresh one. If fresh judges keep dying
-or hanging on them, the bytes are to blame, and the run is answered as `suspect`.
+A judge that dies is not the candidate's answer: the same bytes go to a fresh one. If judges that were up keep
+dying or hanging on them, the bytes are to blame, and the run is answered as `suspect`. If no judge comes up at
+all, the machine is to blame, and the run is unscored.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ __all__ = ["JudgePool", "SuspectError"]
 _CPU_S = 5.0  # for one verdict; an honest one takes a millisecond
 _WALL_S = 60.0
 _ATTEMPTS = 5
+_CONVICTING = 2  # judges that were up and died or hung on the same bytes
+_HELLO = b"up"
 _MEMORY = 4 << 30
 _BOOT = (
     "import sys; sys.path[:] = {path!r}; from trueup.sandbox.judging import serve_verdicts; serve_verdicts()"
@@ -37,7 +40,11 @@ class SuspectError(Exception):
 
 
 class _JudgeDiedError(Exception):
-    pass
+    """The judge died or was killed; `at_work` says whether it had been up and was judging."""
+
+    def __init__(self, at_work: bool) -> None:
+        super().__init__()
+        self.at_work = at_work
 
 
 class _Judge:
@@ -50,22 +57,29 @@ class _Judge:
             start_new_session=True,
         )
 
+        self._up = False
+
     def ask(self, request: bytes) -> Any:
         """The answer to a request. Raises `_JudgeDiedError` when the judge dies or has to be killed."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
+        if not self._up:
+            came_up = bool(select.select([self.process.stdout], [], [], _WALL_S)[0])
+            if not came_up or _receive(self.process.stdout) != _HELLO:
+                raise _JudgeDiedError(at_work=False)
+            self._up = True
         try:
             _send(self.process.stdin, request)
         except OSError:
-            raise _JudgeDiedError from None
+            raise _JudgeDiedError(at_work=False) from None
         started, cpu_before = time.monotonic(), cpu_used_s(self.process.pid) or 0.0
         while not select.select([self.process.stdout], [], [], 0.2)[0]:
             used = (cpu_used_s(self.process.pid) or 0.0) - cpu_before
             if used > _CPU_S or time.monotonic() - started > _WALL_S:
-                raise _JudgeDiedError
+                raise _JudgeDiedError(at_work=True)
         answer = _receive(self.process.stdout)
         if answer is None:
-            raise _JudgeDiedError
+            raise _JudgeDiedError(at_work=True)
         return codec.loads(answer)
 
     def close(self) -> None:
@@ -101,17 +115,21 @@ class JudgePool:
                 "Use None, bool, int, float, complex, str, bytes, list, tuple, dict and set."
             ) from None
         judge = self._free.get()
+        died_at_work = 0
         try:
             for _ in range(_ATTEMPTS):
                 judge = judge or self._new()
                 try:
                     status, answer = judge.ask(data)
                     break
-                except _JudgeDiedError:
+                except _JudgeDiedError as death:
                     self._discard(judge)
                     judge = None
+                    died_at_work += death.at_work
             else:
-                raise SuspectError
+                if died_at_work >= _CONVICTING:
+                    raise SuspectError
+                raise InfrastructureError("No judge would start. Nothing was judged. See its error output.")
         finally:
             self._free.put(judge)
         if status == "config":
@@ -165,6 +183,7 @@ def serve_verdicts() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # a check may print; only answers belong on the pipe
+    _send(sink, _HELLO)
     while (data := _receive(source)) is not None:
         request = codec.loads(data)
         try:
