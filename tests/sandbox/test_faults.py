@@ -56,11 +56,12 @@ def test_a_job_that_kills_every_worker_is_answered_as_suspect_when_known_program
     pool.close()
     assert ran.suspect
     assert ran.run is None
-    assert len(started) == 5
+    assert len(started) == 4
     assert all(worker.closed for worker in started)
 
 
-def test_a_job_is_unscored_when_known_programs_fail_too():
+def test_a_job_is_unscored_when_known_programs_fail_too(monkeypatch):
+    monkeypatch.setattr("trueup.sandbox.pool.PATIENCE_S", 0.5)
     pool = Pool(1, lambda: Scripted(lambda job: RawRun.faulty("the machine is broken")))
     ran = pool.execute(JOB)
     pool.close()
@@ -68,7 +69,8 @@ def test_a_job_is_unscored_when_known_programs_fail_too():
     assert ran.unavailable == "the machine is broken"
 
 
-def test_a_worker_that_cannot_be_started_leaves_the_job_unscored_and_the_slot_usable():
+def test_a_worker_that_cannot_be_started_leaves_the_job_unscored_and_the_slot_usable(monkeypatch):
+    monkeypatch.setattr("trueup.sandbox.pool.PATIENCE_S", 0.5)
     working = []
 
     def start():
@@ -133,6 +135,7 @@ def test_a_judge_that_dies_every_time_makes_the_run_suspect_and_zero(sandbox):
 
 def test_where_no_judge_can_start_the_run_is_unscored(sandbox, monkeypatch):
     monkeypatch.setattr("trueup.sandbox.judging._BOOT", "raise SystemExit(3)")
+    monkeypatch.setattr("trueup.sandbox.judging.PATIENCE_S", 0.5)
     grade = sandbox.grade_calls("def solve(x): return x", inputs=[[1]], expected=[1])
     assert (grade.score.value, grade.score.reason) == (None, "scorer_error")
 

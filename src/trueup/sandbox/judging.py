@@ -26,8 +26,8 @@ __all__ = ["JudgePool", "SuspectError"]
 
 _CPU_S = 5.0  # for one verdict; an honest one takes a millisecond
 _WALL_S = 60.0
-_ATTEMPTS = 5
-_CONVICTING = 2  # judges that were up and died or hung on the same bytes
+PATIENCE_S = 60.0  # how long judges that die before they are up are started again
+_CONVICTING = 3  # judges that were up and died or hung on the same bytes
 _HELLO = b"up"
 _MEMORY = 4 << 30
 _BOOT = (
@@ -116,8 +116,9 @@ class JudgePool:
             ) from None
         judge = self._free.get()
         died_at_work = 0
+        deadline = time.monotonic() + PATIENCE_S
         try:
-            for _ in range(_ATTEMPTS):
+            while True:
                 judge = judge or self._new()
                 try:
                     status, answer = judge.ask(data)
@@ -126,10 +127,10 @@ class JudgePool:
                     self._discard(judge)
                     judge = None
                     died_at_work += death.at_work
-            else:
                 if died_at_work >= _CONVICTING:
                     raise SuspectError
-                raise InfrastructureError("No judge would start. Nothing was judged. See its error output.")
+                if time.monotonic() > deadline:
+                    raise InfrastructureError("No judge stayed up. Nothing was judged. See its error output.")
         finally:
             self._free.put(judge)
         if status == "config":

@@ -1,9 +1,9 @@
 """Slots: a fixed number of workers, lent one job at a time, replaced when they fault.
 
-A fault is never the last word. The job is tried again, a few times, each time on a fresh worker that has
-first answered a program whose answer is known. If known programs fail, the machine is at fault and the job is
-unscored. If they succeed and the job faults every time, the job is what kills workers: it is answered, as
-`suspect`, so that a candidate can neither cause "unscored" nor gain by it.
+A fault is never the last word. The job is tried again, each time on a fresh worker that has first answered a
+program whose answer is known. While known programs fail, the machine is at fault: it is given time to recover,
+and then the job is unscored. If they succeed and the job faults every time, the job is what kills workers: it
+is answered, as `suspect`, so that a candidate can neither cause "unscored" nor gain by it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from trueup.sandbox.wire import Job, RawRun
 __all__ = ["Pool", "Ran"]
 
 
-_ATTEMPTS = 5  # a machine that kills workers at random must not make a suspect of whom it hits
-_CONVICTING = 2  # fresh workers that ran a known program well and then died on the job
+PATIENCE_S = 20.0  # how long a machine on which known programs fail is given to recover
+_CONVICTING = 3  # fresh workers that ran a known program well and then died on the job
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,7 @@ class Pool:
         self._workers: set[Worker] = set()
         self._lock = threading.Lock()
         self._in_flight = 0
+        self._tired = False  # known programs failed for so long that the next job is not to wait as well
 
     @property
     def in_flight(self) -> int:
@@ -69,27 +70,33 @@ class Pool:
 
     def _execute(self, job: Job) -> Ran:
         worker = self._free.get()
-        healthy, trouble = 0, ""
+        deadline = time.monotonic() + (0.0 if self._tired else PATIENCE_S)
+        must_prove_itself = False
+        convictions, trouble = 0, ""
         try:
-            for attempt in range(_ATTEMPTS):
+            while True:
                 try:
                     worker = worker or self._new()
-                    trouble = canary(worker) if attempt else ""
+                    trouble = canary(worker) if must_prove_itself else ""
                     if not trouble:
-                        healthy += attempt > 0
                         run = worker.run(job)
                         if not run.fault and not _killed_from_outside(run):
+                            self._tired = False
                             return Ran(run)
+                        convictions += must_prove_itself
                 except (SandboxUnavailable, OSError) as error:
                     trouble = str(error)
                 if worker is not None:
                     self._discard(worker)
                     worker = None
+                if convictions >= _CONVICTING:
+                    return Ran(None, suspect=True)
+                if trouble and time.monotonic() > deadline:
+                    self._tired = True
+                    return Ran(None, unavailable=trouble)
                 if trouble:
-                    time.sleep(0.05 * attempt)
-            if healthy >= _CONVICTING:
-                return Ran(None, suspect=True)
-            return Ran(None, unavailable=trouble or "workers died on it and on known programs alike")
+                    time.sleep(0.1)
+                must_prove_itself = True
         finally:
             self._free.put(worker)
 

@@ -18,6 +18,8 @@ from collections.abc import Callable
 from typing import Any
 
 from trueup.errors import SandboxUnavailable
+from trueup.sandbox.base import Limits
+from trueup.sandbox.cgroup import SlotGroup, make_group
 from trueup.sandbox.guest.clock import MAX_STRETCH
 from trueup.sandbox.oneshot import CLEAN_ENV, child_pid
 from trueup.sandbox.streams import Streams
@@ -26,6 +28,7 @@ from trueup.sandbox.wire import Job, RawRun, outcome, pack_job
 __all__ = ["Zygote"]
 
 _START_S = 30.0
+_PROCESS_MB, _ZYGOTE_MB = 64, 128  # what an interpreter and the zygote need themselves
 _GRACE_S = 10.0  # beyond the zygote's own last deadline; after that the zygote itself is stuck
 
 
@@ -69,6 +72,19 @@ class Zygote:
             os.close(info_read)
         self._handle = _pidfd(self.pid)
         self._await_hello()
+        self.group = self._join_group()
+
+    def _join_group(self) -> SlotGroup | None:
+        """The zygote in a control group of its own, where that is possible."""
+        group = make_group()
+        if group is not None:
+            try:
+                for pid in {self._process.pid, self.pid} - {None}:
+                    group.add(pid or 0)
+            except OSError:
+                group.close()
+                return None
+        return group
 
     def _await_hello(self) -> None:
         self._control.settimeout(_START_S)
@@ -90,6 +106,7 @@ class Zygote:
         with Streams(pack_job(job), job.stdin, limits.output_kb * 1024, bool(job.artefacts)) as streams:
             fds = [streams.job_fd, streams.stdin_fd, *streams.writers]
             request = json.dumps({"cpu_s": limits.cpu_s, "wall_s": limits.wall_s}).encode()
+            kills = self._bound(limits)
             try:
                 socket.send_fds(self._control, [request], fds)
                 streams.hand_over()
@@ -99,8 +116,19 @@ class Zygote:
             if answer is None:
                 return RawRun.faulty("the zygote died or hung during the run")
             streams.drain()
-            ended = answer["exit"], answer["signal"]
-            return outcome(streams, job, ended, answer["stopped"], answer["cpu_s"], answer["wall_s"])
+            ended, stopped = (answer["exit"], answer["signal"]), answer["stopped"]
+            if ended[1] == signal.SIGKILL and self.group is not None and self.group.oom_kills() > kills:
+                stopped = stopped or "memory"
+            return outcome(streams, job, ended, stopped, answer["cpu_s"], answer["wall_s"])
+
+    def _bound(self, limits: Limits) -> int:
+        """Set the group's bounds for a run; gives the number of kills for memory so far."""
+        if self.group is None:
+            return 0
+        memory_mb = (limits.memory_mb + _PROCESS_MB) * limits.n_processes + limits.tmp_mb + _ZYGOTE_MB
+        with contextlib.suppress(OSError):  # the kernel refuses a bound below what is in use at the moment
+            self.group.limit(memory_mb, limits.n_processes + limits.n_threads + 8)
+        return self.group.oom_kills()
 
     def _collect(self, streams: Streams, timeout_s: float) -> dict[str, Any] | None:
         """Read the streams until the zygote says that the run is over; None if it does not."""
@@ -129,6 +157,8 @@ class Zygote:
         self._control.close()
         self._kill()
         os.close(self._log)
+        if self.group is not None:
+            self.group.close()
 
     def _kill(self) -> None:
         if self._handle is not None:

@@ -70,6 +70,9 @@ def enclose_and_run(job: dict[str, Any], walls: dict[str, Any], send_tmp: Any = 
     limits = job["limits"]
     if os.getpgrp() != os.getpid():
         os.setsid()  # kill(0) reaches the whole process group, and the zygote must not be in it
+    if walls["drop"]:
+        isolate.set_dumpable(True)  # or /proc/self would not be ours to write to
+        isolate.set_oom_score(1000)  # before the zygote, whose score is lower
     if walls["private"]:
         isolate.mount_private(limits["tmp_mb"], limits["tmp_inodes"], walls["uid"], walls["proc"])
         if send_tmp is not None:
@@ -99,7 +102,6 @@ def run_once(argv: list[str]) -> int:
     job_fd, result_fd, side_fd = (int(part) for part in argv[:3])
     walls = decode_walls(argv[3])
     job = load_job(job_fd)
-    isolate.set_oom_score(1000)
     if walls["private"]:
         isolate.protect_devices()
     send_tmp = _sender(side_fd) if job["artefacts"] else None
@@ -136,7 +138,7 @@ def serve() -> None:
     from . import zygote
 
     walls = decode_walls(sys.argv[2])
-    isolate.set_oom_score(1000)
+    isolate.set_oom_score(500)
     if walls["private"]:
         isolate.protect_devices()
     if walls["landlock"] is not None:
