@@ -116,7 +116,7 @@ def test_true_and_false_are_one_and_zero(tmp_path):
 
 
 def test_copies_of_continuous_rows_are_left_out_and_ties_of_coarse_ones_are_kept(tmp_path):
-    rows = make_rows(10, families=("f",))
+    rows = make_rows(10, families=("f",), noise=0.01)
     doubled = load_table(write_jsonl(tmp_path / "log.jsonl", rows + rows[:40]))
     assert doubled.n_rows == 80
     assert any("40 rows are copies" in note for note in doubled.notes)

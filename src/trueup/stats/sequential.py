@@ -111,7 +111,7 @@ def restarting_log_e(
 
 
 def restarting_band_log_e(
-    x: ArrayLike, band: ArrayLike, horizon: int, *, bound: float = 1.0, bets: tuple[float, ...] = BETS
+    x: ArrayLike, band: ArrayLike, horizon: int, *, bound: ArrayLike = 1.0, bets: tuple[float, ...] = BETS
 ) -> FloatArray:
     """Evidence that the mean of `x` lies outside ±`band`: both directions at half weight.
 
@@ -119,11 +119,11 @@ def restarting_band_log_e(
         x: (..., time) observations within ±`bound`; NaN where there is none.
         band: half-width of what is tolerated; broadcast against x, and fixed before the observation.
         horizon: see `restarting_log_e`.
-        bound: the largest |x|.
+        bound: the largest |x|; like the band it may change with time, fixed before the observation.
     """
     x = np.asarray(x, dtype=np.float64)
     band = np.asarray(band, dtype=np.float64)
-    reach = bound + float(np.max(band)) if band.size else bound
+    reach = np.asarray(bound, dtype=np.float64) + band
     above = restarting_log_e((x - band) / reach, horizon, bets)
     below = restarting_log_e((-x - band) / reach, horizon, bets)
     return np.asarray(np.logaddexp(above, below) - np.log(2.0))
