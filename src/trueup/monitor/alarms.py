@@ -51,12 +51,12 @@ def alarm_around_own_level(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Mean residual outside a band around where it began, for raw logs; evidence, level and band in use.
 
-    The level is the mean of the first half of what came before, and the band at least four of its standard
+    The level is the mean of the first half of what came before, and the band at least three of its standard
     errors, so that its own error is no drift. Holds as far as that normal approximation does.
     """
     x = np.asarray(x, dtype=np.float64)
     level, error = own_level(x)
-    wide = np.maximum(band, 4.0 * np.nan_to_num(error, nan=np.inf))
+    wide = np.maximum(band, 3.0 * np.nan_to_num(error, nan=np.inf))
     usable = wide <= 0.5
     level = np.where(usable, level, 0.0)
     wide = np.where(usable, wide, 0.5)
