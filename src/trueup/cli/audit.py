@@ -118,7 +118,9 @@ def _show(result: Audit, confidence: float) -> None:
     for key, value in r.first_1000_anchors.items():
         console.print(f"  first 1,000 anchors, {key.replace('_', ' ')}: {_short(value)}")
     cost = result.cost
-    console.print(f"Gold was run for {cost['n_gold']} of {cost['n_rollouts']} rollouts, as logged.")
+    console.print(f"Gold was run for {cost['n_gold']:.0f} of {cost['n_rollouts']:.0f} rollouts, as logged.")
+    for key in sorted(cost.keys() - {"n_gold", "n_rollouts", "gold_fraction", "gold_queries_saved"}):
+        console.print(f"  {escape(key.replace('_', ' '))}: {_short(cost[key])}")
     for line in (*result.assumptions, *result.notes):
         console.print(f"  note: {escape(line)}")
 

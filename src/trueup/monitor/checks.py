@@ -25,7 +25,7 @@ from trueup.monitor.alarms import (
 from trueup.monitor.calibration import CalibrationReport
 from trueup.monitor.findings import Finding, MonitorConfig
 from trueup.monitor.streams import FamilyStreams
-from trueup.stats.overopt import fit_overoptimisation
+from trueup.stats.overopt import Form, fit_overoptimisation
 from trueup.stats.running_best import jump_down
 from trueup.stats.sequential import BETS, clopper_pearson, first_crossing, running_mean_bounds
 
@@ -249,22 +249,28 @@ def _change(score: FloatArray, gold: FloatArray, at: int) -> tuple[float, float]
     return float(score[late].mean() - scores[best]), float(gold[late].mean() - golds[best])
 
 
-def forecast(s: FamilyStreams) -> dict[str, object] | None:
-    """The R(d) fit over steps, where KL was logged: a plot and a forecast, never the decision."""
-    if s.kl is None or not np.isfinite(s.kl).any():
-        return None
-    _, index = np.unique(s.step, return_inverse=True)
-    n = np.bincount(index)
-    kl = np.bincount(index, weights=np.nan_to_num(s.kl)) / n
-    gold = np.bincount(index, weights=s.gold_unit) / n * s.width + s.low
-    try:
-        fit = fit_overoptimisation(np.sqrt(np.maximum(kl, 0.0)), gold, "rl")
-    except DataError as error:
-        return {"form": "rl", "refusal": str(error)}
-    return {
-        "form": fit.form, "alpha": fit.alpha, "beta": fit.beta, "r_squared": fit.r_squared, "peak": fit.peak,
-        "peak_interval": fit.peak_interval, "refusal": fit.refusal or None,
-    }  # fmt: skip
+def forecast(s: FamilyStreams) -> dict[str, object]:
+    """R(d) fits over steps, where KL was logged: a plot and a forecast, never the decision. Form → fit."""
+    if s.kl is None:
+        return {}
+    known = np.isfinite(s.kl)
+    steps, index = np.unique(s.step[known], return_inverse=True)
+    n = np.bincount(index, minlength=steps.size)
+    d = np.sqrt(np.maximum(np.bincount(index, weights=s.kl[known], minlength=steps.size) / n, 0.0))
+    gold = np.bincount(index, weights=s.gold_unit[known], minlength=steps.size) / n * s.width + s.low
+    out: dict[str, object] = {}
+    forms: tuple[Form, ...] = ("rl", "best_of_n")
+    for form in forms:
+        try:
+            fit = fit_overoptimisation(d, gold, form)
+        except DataError as error:
+            out[form] = {"refusal": str(error)}
+            continue
+        out[form] = {
+            "alpha": fit.alpha, "beta": fit.beta, "r_squared": fit.r_squared, "peak": fit.peak,
+            "peak_interval": fit.peak_interval, "refusal": fit.refusal or None,
+        }  # fmt: skip
+    return out
 
 
 def check_phase_change(s: FamilyStreams, alpha: float, config: MonitorConfig) -> list[Finding]:
