@@ -143,9 +143,10 @@ def _assemble(
     rank[np.argsort(first, kind="stable")] = np.arange(first.size)
     unit = rank[inverse.reshape(-1)]
     proxy = numbers.get("proxy", np.full(n, np.nan))[order]
-    optional = {
-        name: numbers[name][order] for name in ("calibrated", "kl", "cost", "propensity") if name in numbers
-    }
+
+    def optional(name: str) -> FloatArray | None:
+        return numbers[name][order] if name in numbers else None
+
     if not has_steps:
         notes.append("no step column: groups are taken in the order of the file, and count as steps")
     table = PairTable(
