@@ -6,11 +6,11 @@ import json
 
 import numpy as np
 import pytest
-from logs import columns_of, make_rows
 from scipy import stats
 from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import roc_auc_score
 
+from tests.monitor.logs import columns_of, make_rows
 from trueup.errors import ConfigError, DataError
 from trueup.monitor import KINDS, MonitorConfig, audit, build_table
 from trueup.monitor.audit import pooled_auroc, within_variance

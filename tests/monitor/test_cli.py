@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from logs import make_rows, write_csv, write_jsonl
 
+from tests.monitor.logs import make_rows, write_csv, write_jsonl
+from tests.runlog.records import make_record
 from trueup.cli import main
 from trueup.runlog import RunLog
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "runlog"))
-from records import make_record
 
 
 def _run(capsys, *args):

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from logs import columns_of, make_rows, write_csv, write_jsonl
 
+from tests.monitor.logs import columns_of, make_rows, write_csv, write_jsonl
+from tests.runlog.records import make_record
 from trueup.errors import DataError, MissingExtraError
 from trueup.monitor import audit, build_table, load_table, table_from_records
 from trueup.runlog import RunLog
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "runlog"))
-from records import make_record
 
 
 def _same(a, b):

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from trueup.errors import ConfigError
+from trueup.loop.guard import GuardConfig
 
 __all__ = ["AnchorConfig", "CalibrationConfig", "Estimator"]
 
@@ -82,6 +83,8 @@ class AnchorConfig(BaseModel):
     scale_floor_fraction: Annotated[float, Field(gt=0)] = 0.1
     """Floor of the predictable scale, as a fraction of the width of `gold_range`."""
     calibration: CalibrationConfig = CalibrationConfig()
+    guard: GuardConfig | None = None
+    """Drop a family's proxy from the update unless there is evidence for it (`loop/guard.py`). None: no guard."""
 
     def __init__(self, **settings: Any) -> None:
         try:
@@ -109,6 +112,11 @@ class AnchorConfig(BaseModel):
             raise ValueError(
                 f"unit must be 'group' for estimator {self.estimator!r}, got 'rollout'. It compares whole groups. "
                 "Leave unit out, or use estimator 'corrected'"
+            )
+        if self.guard is not None and self.estimator in ("gold", "gold_budget", "proxy"):
+            raise ValueError(
+                f"guard must be left out for estimator {self.estimator!r}, got one. Without both scores there is "
+                "no evidence to guard by. Use an anchored estimator"
             )
         if self.schedule == "front_loaded" and self.n_steps is None:
             raise ValueError(
