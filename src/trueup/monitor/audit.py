@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import DataError
 from trueup.monitor import checks
+from trueup.monitor.alarms import LEAST_UNITS
 from trueup.monitor.calibration import CalibrationReport, calibration_report, cross_fitted
 from trueup.monitor.findings import Finding, MonitorConfig, plain
 from trueup.monitor.recommend import Recommendation, recommend
@@ -162,7 +163,7 @@ def audit(table: PairTable, config: MonitorConfig | None = None) -> Audit:
 
 def _testable(s: FamilyStreams, config: MonitorConfig) -> bool:
     """By counts alone, so that the split of the budget does not depend on what the scores say."""
-    return int((s.ranking.n >= 2).sum()) >= config.min_groups
+    return s.n_units >= LEAST_UNITS or int((s.ranking.n >= 2).sum()) >= config.min_groups
 
 
 def _family(
