@@ -123,13 +123,15 @@ def test_a_fall_from_a_height_reached_on_the_way_is_seen_and_a_rise_is_not():
         assert (seen[seen >= 0] > 500).all()
 
 
-def test_a_jump_is_seen_and_a_slope_of_the_same_depth_is_not():
+def test_a_jump_is_seen_and_a_slope_of_the_same_depth_or_a_rise_that_settles_is_not():
     rng = np.random.default_rng(5)
     jump = np.where(np.arange(1000) < 600, 0.7, 0.3)
     slope = np.linspace(0.7, 0.3, 1000)
+    settles = np.minimum(np.linspace(0.1, 1.7, 1000), 0.9)
     seen = jump_down(rng.normal(jump, 0.15, (40, 1000)), 0.05)
     assert ((seen >= 600) & (seen < 750)).mean() > 0.9
-    assert (jump_down(rng.normal(slope, 0.15, (40, 1000)), 0.05) < 0).all()
+    for smooth in (slope, settles, slope[::-1]):
+        assert (jump_down(rng.normal(smooth, 0.15, (40, 1000)), 0.05) < 0).mean() > 0.95
 
 
 def test_the_plain_bet_keeps_its_level_without_a_horizon():
