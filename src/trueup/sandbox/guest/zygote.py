@@ -107,7 +107,8 @@ def _supervise(
         os.kill(pid, signal.SIGKILL)
     _, status, usage = os.wait4(pid, 0)
     code = os.waitstatus_to_exitcode(status)
-    if code == -signal.SIGXCPU and not stopped:
+    spent = usage.ru_utime + usage.ru_stime > cpu_s  # the kernel's own limit may have been quicker than we
+    if not stopped and (code == -signal.SIGXCPU or (code == -signal.SIGKILL and spent)):
         stopped = "cpu_limit"
     return {
         "exit": code if code >= 0 else None,
