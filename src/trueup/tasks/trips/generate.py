@@ -43,8 +43,9 @@ def place_values(task: TripTask) -> dict[str, float]:
     }
 
 
-def draw_task(seed: int, level: int, time_limit_s: float = 20.0) -> GeneratedTask:
-    """One task; the same seed and level give the same task as long as the solver finishes within its limit.
+def draw_task(seed: int, level: int, effort: float = 20.0) -> GeneratedTask:
+    """One task; the same seed, level and effort (deterministic solver seconds per order of cities) give the
+    same task.
 
     Raises `DataError` when no draw could be solved, `ConfigError` for an unknown level.
     """
@@ -54,25 +55,23 @@ def draw_task(seed: int, level: int, time_limit_s: float = 20.0) -> GeneratedTas
         )
     for attempt in range(_ATTEMPTS):
         rng = random.Random(f"trips/{level}/{seed}/{attempt}")
-        made = _try(rng, f"trip-l{level}-s{seed}", level, seed, time_limit_s)
+        made = _try(rng, f"trip-l{level}-s{seed}", level, seed, effort)
         if made is not None:
             return made
     raise DataError(
         f"A trip of level {level}, seed {seed} must be solvable, got no solution in {_ATTEMPTS} draws of "
-        f"{time_limit_s} s each. Nothing was written. Allow more time or take another seed."
+        f"effort {effort}. Nothing was written. Allow more effort or take another seed."
     )
 
 
-def _try(
-    rng: random.Random, task_id: str, level: int, seed: int, time_limit_s: float
-) -> GeneratedTask | None:
+def _try(rng: random.Random, task_id: str, level: int, seed: int, effort: float) -> GeneratedTask | None:
     tables = draw_tables(rng, LEVELS[level])
     wants = rng.sample(_TAGS, 4)
     preferences = {tag: float(w) for tag, w in zip(wants, (4, 3, 2, 1), strict=True)}
     constraints = _draw_constraints(rng, tables, level)
     raw = {"id": task_id, "level": level, "preferences": preferences, "constraints": constraints, **tables}
     rich = TripTask.from_dict(raw)
-    free = _solve(rich, seed, time_limit_s)
+    free = Oracle(rich).solve(value=place_values(rich), effort=effort, seed=seed, relative_gap=0.25)
     if free.plan is None:
         return None
     resolved = PlanVerifier(rich).resolve(free.plan)
@@ -81,14 +80,10 @@ def _try(
     limit = (resolved.cost[0] * Decimal(str(LEVELS[level].budget)) * Decimal("0.9")).quantize(Decimal(1))
     raw["constraints"] = [*constraints, {"check": "budget", "limit": str(limit)}]
     poor = TripTask.from_dict(raw)
-    best = _solve(poor, seed, time_limit_s)
+    best = Oracle(poor).solve(value=place_values(poor), effort=effort, seed=seed)
     if best.plan is None or best.value is None or best.value <= 0:
         return None
     return _finish(raw, poor, best)
-
-
-def _solve(task: TripTask, seed: int, time_limit_s: float) -> Solution:
-    return Oracle(task).solve(value=place_values(task), time_limit_s=time_limit_s, seed=seed)
 
 
 def _finish(raw: dict[str, Any], task: TripTask, best: Solution) -> GeneratedTask:
@@ -145,10 +140,7 @@ def _draw_constraints(rng: random.Random, tables: dict[str, Any], level: int) ->
             out.append({"check": "must_avoid", "places": [rest.pop()["id"]]})
     if level >= 3:
         nights = (days - 1) // len(visited)
-        out += [
-            {"check": "min_stay", "name": f"min_stay_{c}", "city": c, "nights": nights - (c != visited[0])}
-            for c in visited
-        ]
+        out += [{"check": "min_stay", "name": f"min_stay_{c}", "city": c, "nights": nights} for c in visited]
         out.append({"check": "modes_banned", "modes": ["flight" if level == 3 else "taxi"]})
     if level >= 4 and len(rest) >= 2:
         out.append({"check": "precedence", "before": rest[0]["id"], "after": rest[1]["id"]})

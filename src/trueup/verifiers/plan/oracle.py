@@ -6,19 +6,21 @@ uses the compiled tables: times, windows and prices are worked out from the task
 (`zoneinfo` arithmetic, exact fractions), so a mistake would have to be made twice to go unseen.
 
 `judge` fixes every slot to a given plan and asks which checks can hold: one solve, one literal per check.
-`solve` leaves the slots open and maximises the soft value. Its proof of optimality holds for plans whose days
-follow `pattern`; a plan that it finds is a plan, whatever the pattern.
+`solve` leaves the slots open and maximises the soft value. Its proofs (optimal, infeasible) hold for plans
+whose days follow `pattern`, that sleep in each city once in a row, and that change cities by one direct
+journey; a plan that it finds is a plan, whatever the proof's scope.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import combinations, pairwise, permutations
 from typing import Any, Literal, TypeAlias
 
 from trueup.errors import DataError, MissingExtraError
-from trueup.verifiers.plan.constraints import Constraint, parse_constraints
+from trueup.verifiers.plan.constraints import Constraint, MinStay, parse_constraints
 from trueup.verifiers.plan.model import TripTask
 from trueup.verifiers.plan.oracle_model import EMPTY, EPOCH, Slot, SlotModel, TaskTables
 from trueup.verifiers.plan.oracle_rules import ALWAYS_RULES, RULES
@@ -83,25 +85,55 @@ class Oracle:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
         return (moment if moment.tzinfo else moment.replace(tzinfo=self.tables.zone[place])).astimezone(UTC)
 
-    def _open_model(self, pattern: Sequence[SlotKind]) -> SlotModel:
-        """Slots whose content is to be chosen: per day those of the pattern, each may stay empty."""
+    def _routes(self) -> Iterator[tuple[str, ...]]:
+        """The cities of the nights, in every order and split that the `min_stay` lines allow."""
+        nights = self.task.days - 1
+        least = {x.city: x.nights for x in self.declared if isinstance(x, MinStay)}
+        beds = sorted({p.city for p in self.task.places if p.kind == "hotel"})
+        if nights == 0:
+            yield ()
+            return
+        for n in range(1, min(len(beds), nights) + 1):
+            for order in permutations(beds, n):
+                if not least.keys() <= set(order):
+                    continue
+                for cuts in combinations(range(1, nights), n - 1):
+                    split = [b - a for a, b in pairwise((0, *cuts, nights))]
+                    if all(k >= least.get(c, 0) for c, k in zip(order, split, strict=True)):
+                        yield tuple(c for c, k in zip(order, split, strict=True) for _ in range(k))
+
+    def _open_model(self, pattern: Sequence[SlotKind], route: tuple[str, ...]) -> SlotModel:
+        """Slots whose content is to be chosen: per day those of the pattern, each may stay empty. A day
+        plays in the cities of the nights around it."""
         cp = cp_model.CpModel()
+        home = self.tables.place[self.task.home].city
+        stops = (home, *route, home)
         slots: list[Slot] = []
         for day in range(self.task.days):
             for kind in pattern:
                 if kind == "stay" and day == self.task.days - 1:
                     continue
-                slots.append(self._open_slot(cp, day, kind))
+                if kind == "move" and stops[day] == stops[day + 1]:
+                    continue
+                slots.append(self._open_slot(cp, day, kind, stops[day], stops[day + 1]))
         return SlotModel(cp, slots)
 
-    def _open_slot(self, cp: Any, day: int, kind: SlotKind) -> Slot:
+    def _open_slot(self, cp: Any, day: int, kind: SlotKind, morning: str, evening: str) -> Slot:
         keys: list[tuple[str, str]] = [EMPTY]
+        place = self.tables.place
         if kind == "move":
             on = self.task.start + timedelta(days=day)
-            keys += [("service", s.id) for s in self.task.services if s.dates is None or on in s.dates]
+            keys += [
+                ("service", s.id)
+                for s in self.task.services
+                if (s.dates is None or on in s.dates)
+                and (place[s.origin].city, place[s.destination].city) == (morning, evening)
+            ]
+        elif kind == "stay":
+            keys += [("place", p.id) for p in self.task.places if p.kind == "hotel" and p.city == evening]
         else:
-            wanted = "hotel" if kind == "stay" else kind
-            keys += [("place", p.id) for p in self.task.places if p.kind == wanted]
+            here = (morning, evening)
+            keys += [("place", p.id) for p in self.task.places if p.kind == kind and p.city in here]
         pick = {key: cp.new_bool_var("") for key in keys}
         cp.add_exactly_one(pick.values())
         via = {m: cp.new_bool_var("") for m in self.tables.modes}
@@ -111,16 +143,16 @@ class Oracle:
         cp.add(end > start)
         slot = Slot(day, pick, start, end, via)
         for (what, name), lit in pick.items():
-            place = self.tables.service[name].origin if what == "service" else name
             if what == EMPTY[0]:
                 continue
+            at = self.tables.service[name].origin if what == "service" else name
             # An item begins on its own local day; a stay ends on the next one.
-            cp.add(start >= self.tables.at(day, 0, place)).only_enforce_if(lit)
-            cp.add(start < self.tables.at(day + 1, 0, place)).only_enforce_if(lit)
+            cp.add(start >= self.tables.at(day, 0, at)).only_enforce_if(lit)
+            cp.add(start < self.tables.at(day + 1, 0, at)).only_enforce_if(lit)
             if kind == "stay":
-                cp.add(end >= self.tables.at(day + 1, 0, place)).only_enforce_if(lit)
+                cp.add(end >= self.tables.at(day + 1, 0, at)).only_enforce_if(lit)
             last = 2 if kind in ("stay", "move") else 1
-            cp.add(end < self.tables.at(day + last, 0, place)).only_enforce_if(lit)
+            cp.add(end < self.tables.at(day + last, 0, at)).only_enforce_if(lit)
         return slot
 
     def _link(self, model: SlotModel) -> None:
@@ -222,37 +254,71 @@ class Oracle:
         self,
         pattern: Sequence[SlotKind] = DEFAULT_PATTERN,
         value: Mapping[str, float] | None = None,
-        time_limit_s: float = 30.0,
+        effort: float = 30.0,
         seed: int = 0,
         relative_gap: float = 0.0,
     ) -> Solution:
-        """Find the best plan. `value` is the soft value of visiting each place once (place id -> value)."""
-        model = self._open_model(pattern)
+        """Find the best plan. `value` is the soft value of visiting each place once (place id -> value).
+
+        `effort` is CP-SAT's deterministic time per order of cities, about a second of one quiet core, so
+        that the same seed gives the same answer on a busy machine. `relative_gap` > 0 stops early.
+        """
+        best = Solution("infeasible")
+        proven, bound, wall = True, 0.0, 0.0
+        for route in self._routes():
+            found = self._solve_route(pattern, route, value or {}, effort, seed, relative_gap, best.value)
+            wall += found.wall_s
+            proven = proven and found.status in ("optimal", "infeasible")
+            bound = max(bound, found.bound or 0.0)
+            if found.plan is not None:
+                best = found
+                if relative_gap > 0:
+                    break
+        if best.plan is None:
+            return Solution("infeasible" if proven else "unknown", wall_s=wall)
+        status: Literal["optimal", "feasible"] = "optimal" if proven and not relative_gap else "feasible"
+        return Solution(status, best.plan, best.value, max(bound, best.value or 0.0), wall)
+
+    def _solve_route(
+        self,
+        pattern: Sequence[SlotKind],
+        route: tuple[str, ...],
+        value: Mapping[str, float],
+        effort: float,
+        seed: int,
+        relative_gap: float,
+        beat: float | None,
+    ) -> Solution:
+        """One order of cities; with `beat` only plans that are better than it."""
+        model = self._open_model(pattern, route)
         self._post_all(model)
-        value = value or {}
-        gains = [
-            round(1000 * value[i]) * model.any_of([s.pick[key] for s in model.slots if key in s.pick])
-            for i, key in ((i, ("place", i)) for i in value)
-            if value[i]
-        ]
-        model.cp.maximize(sum(gains))
+        gains = []
+        for name in value:
+            key = ("place", name)
+            if value[name] and (options := [s.pick[key] for s in model.slots if key in s.pick]):
+                gains.append(round(1000 * value[name]) * model.any_of(options))
+        total = sum(gains)
+        if beat is not None:
+            model.when(total >= round(1000 * beat) + 1, 1)
+        model.cp.maximize(total)
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
         solver.parameters.random_seed = seed
-        solver.parameters.max_time_in_seconds = time_limit_s
+        solver.parameters.max_deterministic_time = effort
         solver.parameters.relative_gap_limit = relative_gap
         status = solver.solve(model.cp)
+        wall = solver.wall_time
         if status == cp_model.INFEASIBLE:
-            return Solution("infeasible", wall_s=solver.wall_time)
+            return Solution("infeasible", wall_s=wall)
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            return Solution("unknown", wall_s=solver.wall_time)
-        name: Literal["optimal", "feasible"] = "optimal" if status == cp_model.OPTIMAL else "feasible"
+            bound = solver.best_objective_bound / 1000 if gains else 0.0
+            return Solution("unknown", bound=bound, wall_s=wall)
         return Solution(
-            name,
+            "optimal" if status == cp_model.OPTIMAL else "feasible",
             self._read_plan(model, solver),
             solver.objective_value / 1000 if gains else 0.0,
             solver.best_objective_bound / 1000 if gains else 0.0,
-            solver.wall_time,
+            wall,
         )
 
     def _read_plan(self, model: SlotModel, solver: Any) -> dict[str, Any]:
