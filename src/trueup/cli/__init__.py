@@ -18,7 +18,11 @@ from trueup.errors import InfrastructureError, ProgrammerError
 __all__ = ["main"]
 
 # name -> (module, attribute, one line for the list of commands). A dotted name is a command of a group.
-_COMMANDS: dict[str, tuple[str, str, str]] = {}
+_COMMANDS: dict[str, tuple[str, str, str]] = {
+    "verify": ("trueup.cli.verify", "verify", "judge a plan against a task's hard constraints"),
+    "trips": ("trueup.cli.trips", "trips", "make travel-planning tasks; prove that their checks hold"),
+    "filter": ("trueup.cli.filter", "filter_rollouts", "keep the rollouts worth training on"),
+}
 
 
 class _LazyGroup(click.Group):

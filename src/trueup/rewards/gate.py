@@ -5,10 +5,12 @@
     could not be told   unscored
 
 A group's advantage is the reward minus the group's mean, so it is not enough that every infeasible reward
-lies below every feasible one: among many bad plans the least bad lies above the mean. What can be had is
-this. **In a group of G rollouts with at least one feasible one, no infeasible rollout has a positive centred advantage if
-a ≤ b / (G − 1).** Its reward is at most a, the others are at least 0 and one is at least b, so the mean is at
-least (a + b) / G ≥ a. Other settings are refused unless `allow_buy_back` says that they are meant.
+lies below every feasible one: among many bad plans the least bad lies above the mean. What can be had is:
+
+**In a group of G rollouts with at least one feasible one, no infeasible rollout has a positive centred
+advantage if a ≤ b / (G − 1).** Its reward is at most a, the others are at least 0 and one is at least b, so
+the mean is at least (a + b) / G ≥ a. Other settings are refused unless `allow_buy_back` says that they are
+meant.
 
 The trainer must not divide by the group's own spread: a group of feasible plans that differ by a thousandth
 would get advantages of ±1 for the soft score's noise. `soft_advantages` divides by one constant instead.
@@ -180,7 +182,8 @@ def soft_advantages(rewards_PG: ArrayLike, scale: float) -> FloatArray:
 
 
 def _check_settings(a: float | None, b: float, group_size: int, allow_buy_back: bool) -> float:
-    if not isinstance(group_size, (int, np.integer)) or isinstance(group_size, bool) or group_size < 1:
+    whole = isinstance(group_size, (int, np.integer)) and not isinstance(group_size, bool)
+    if not whole or group_size < 1:
         raise ConfigError(f"group_size must be a whole number from 1, got {group_size!r}. Mend it.")
     if not 0.0 < b <= 1.0:
         raise ConfigError(
@@ -193,8 +196,8 @@ def _check_settings(a: float | None, b: float, group_size: int, allow_buy_back: 
     limit = largest_partial_credit(b, group_size)
     if not allow_buy_back and a > limit * (1 + 1e-12):
         raise ConfigError(
-            f"a must be at most b / (group_size - 1) = {limit:.6g}, got {a}. An infeasible rollout could get a "
-            "positive advantage beside a feasible one. Lower a, raise b, or say allow_buy_back=True."
+            f"a must be at most b / (group_size - 1) = {limit:.6g}, got {a}. An infeasible rollout could "
+            "get a positive advantage beside a feasible one. Lower a, raise b, or say allow_buy_back=True."
         )
     return float(a)
 

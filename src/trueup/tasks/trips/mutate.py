@@ -141,6 +141,21 @@ def _drop_last_move(rng: random.Random, task: TripTask, plan: Plan, lines: Lines
     return True
 
 
+def _teleport(rng: random.Random, task: TripTask, plan: Plan, lines: Lines) -> bool:
+    """A visit in another city, or a journey between two cities left out."""
+    moves = _items(plan, "move")
+    if len(moves) > 2 and rng.random() < 0.5:
+        _remove(plan, _pick(rng, moves[1:-1]))
+        return True
+    item = _pick(rng, _items(plan, "visit"))
+    here = next(p for p in task.places if p.id == item["place"])
+    rows = [p.id for p in task.places if p.kind in (here.kind, "station") and p.city != here.city]
+    if not rows:
+        return False
+    item["place"] = _pick(rng, rows)
+    return True
+
+
 def _again(rng: random.Random, task: TripTask, plan: Plan, lines: Lines) -> bool:
     """The same sight again in place of another one of its city."""
     sights = {p.id: p.city for p in task.places if p.kind == "sight"}
@@ -309,7 +324,7 @@ AIMS: dict[str, tuple[Aim, ...]] = {
     "closed_loop": (_drop_last_move,),
     "day_window": (_short_day, _earlier),
     "overlap": (_longer,),
-    "continuity": (_elsewhere, _other_service),
+    "continuity": (_teleport, _teleport, _other_service),
     "transit": (_other_way, _earlier),
     "timetable": (_late_train, _other_service),
     "opening_hours": (_earlier, _longer),
