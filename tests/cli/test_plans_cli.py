@@ -94,8 +94,8 @@ def test_the_table_for_people_names_the_check_and_the_reward(run, gold, tmp_path
 
 def test_the_filter_keeps_lines_as_they_came_and_prints_the_composition(run, gold, tmp_path):
     empty = {"days": [{**d, "items": []} for d in gold["days"]]}
-    rows = [{"family": "a", "completion": json.dumps(gold), "extra": 1}, {"family": "a", "completion": gold},
-            {"family": "b", "completion": json.dumps(gold)}, {"family": "b", "completion": empty}]  # fmt: skip
+    completions = (("a", json.dumps(gold)), ("a", gold), ("b", json.dumps(gold)), ("b", empty))
+    rows = [{"family": family, "completion": completion, "extra": 1} for family, completion in completions]
     source, out = tmp_path / "rollouts.jsonl", tmp_path / "kept.jsonl"
     lines = [json.dumps(r) for r in rows]
     source.write_text("\n".join(lines) + "\n\n")
