@@ -1,0 +1,85 @@
+"""`trueup doctor`: what works on this machine, and the remedy for what does not."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import platform
+import sys
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+
+from trueup import __version__
+from trueup.sandbox import probe
+
+__all__ = ["doctor"]
+
+# extra -> the packages whose presence shows that it is installed
+_EXTRAS: dict[str, tuple[str, ...]] = {
+    "report": ("matplotlib", "jinja2"),
+    "serve": ("fastapi", "uvicorn", "httpx"),
+    "ray": ("ray",),
+}
+
+
+def examine() -> dict[str, Any]:
+    """What `trueup doctor --json` prints."""
+    reports = probe()
+    working = [r.name for r in reports if r.works]
+    extras = {}
+    for extra, packages in _EXTRAS.items():
+        missing = [p for p in packages if importlib.util.find_spec(p) is None]
+        extras[extra] = {"installed": not missing, "missing": missing}
+        if missing:
+            extras[extra]["remedy"] = f'pip install "trueup[{extra}]"'
+    return {
+        "trueup": __version__,
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "sandbox": {
+            "backend": working[0] if working else None,
+            "backends": [
+                {"name": r.name, "works": r.works, "what": r.what, "why": r.why, "remedy": r.remedy}
+                for r in reports
+            ],
+        },
+        "extras": extras,
+    }
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
+def doctor(as_json: bool) -> int:
+    """Say what works on this machine and what to do about the rest.
+
+    Every sandbox backend is tried with a real run, best first; the first that works is the one that
+    `Sandbox()` takes. Exit code 0 when a backend works, 3 when none does.
+    """
+    found = examine()
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+    else:
+        _print(found)
+    return 0 if found["sandbox"]["backend"] else 3
+
+
+def _print(found: dict[str, Any]) -> None:
+    console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
+    console.print(f"trueup {found['trueup']}, Python {found['python']}, {found['machine']}")
+    chosen = found["sandbox"]["backend"]
+    console.print(
+        f"\nsandbox: {f'[green]{chosen}[/]' if chosen else '[red]nothing can isolate a candidate here[/]'}"
+    )
+    for backend in found["sandbox"]["backends"]:
+        mark = "[green]works[/]" if backend["works"] else "[red]no[/]   "
+        console.print(f"  {backend['name']:<9} {mark}  {backend['what']}")
+        if not backend["works"]:
+            console.print(f"            why: {escape(backend['why'])}")
+            console.print(f"            do:  {escape(backend['remedy'])}")
+    console.print("\nextras:")
+    for name, extra in found["extras"].items():
+        note = "[green]installed[/]" if extra["installed"] else escape(f"not installed; {extra['remedy']}")
+        console.print(f"  {name:<9} {note}")
