@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from trueup.cli import main
+from trueup.tasks import trips as trips_package
 
-DATA = Path(__file__).parents[1] / "data" / "trips"
+DATA = Path(trips_package.__file__).parent / "data"
 TASK = DATA / "trip-l1.json"
 
 

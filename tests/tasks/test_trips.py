@@ -13,12 +13,14 @@ pytest.importorskip("ortools")
 
 from trueup.errors import ConfigError
 from trueup.experiments.trips import mutation_table, plans_per_second
-from trueup.tasks.trips.generate import GeneratedTask, draw_task, place_values
+from trueup.tasks import trips as trips_package
+from trueup.tasks.trips.generate import GeneratedTask, draw_task
 from trueup.tasks.trips.mutate import AIMS, compare, mutate
+from trueup.tasks.trips.soft import place_values
 from trueup.verifiers.plan import PlanVerifier, TripTask
 from trueup.verifiers.plan.oracle import Oracle
 
-DATA = Path(__file__).parents[1] / "data" / "trips"
+DATA = Path(trips_package.__file__).parent / "data"
 
 
 @pytest.fixture(scope="module")

@@ -14,13 +14,14 @@ from decimal import Decimal
 from typing import Any
 
 from trueup.errors import ConfigError, DataError
+from trueup.tasks.trips.soft import place_values
 from trueup.tasks.trips.text import render_prompt
 from trueup.tasks.trips.world import LEVELS, draw_tables
 from trueup.verifiers.plan import PlanVerifier, TripTask
 from trueup.verifiers.plan.constraints import computed
 from trueup.verifiers.plan.oracle import Oracle, Solution
 
-__all__ = ["GeneratedTask", "draw_task", "place_values"]
+__all__ = ["GeneratedTask", "draw_task"]
 
 _TAGS = ("history", "art", "nature", "science", "view", "music", "food")
 _ATTEMPTS = 12
@@ -34,13 +35,6 @@ class GeneratedTask:
     proven: bool
     bound: float
     solve_s: float
-
-
-def place_values(task: TripTask) -> dict[str, float]:
-    """Soft value of visiting each sight once: the sum of the preferences of its tags."""
-    return {
-        p.id: sum(task.preferences.get(tag, 0.0) for tag in p.tags) for p in task.places if p.kind == "sight"
-    }
 
 
 def draw_task(seed: int, level: int, effort: float = 20.0) -> GeneratedTask:
