@@ -50,8 +50,8 @@ class RefreshConfig(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class Exploit:
-    """A text that was scored high and is worth little, and an honest answer to the same question that is
-    worth more: a model has learned when it puts the second above the first."""
+    """A text that was scored high and is worth little, and an answer to the same question that is worth more
+    and was scored below it: a model has learned when it puts the second above the first."""
 
     text: str
     rival: str
@@ -165,16 +165,23 @@ class Refresher:
         return calibrate(model, rest if len(rest) >= 10 else head)
 
     def _find_exploits(self, new: Labelled, scores: FloatArray) -> list[Exploit]:
+        """Mined texts that the model in use overrates by `exploit_gap` and prefers to an answer that is worth
+        more; the rival is the best such answer."""
         pool = self.data + self.held_out
-        best: dict[Hashable, int] = {}
-        for i, question in enumerate(pool.questions):
-            if question not in best or pool.gold[i] > pool.gold[best[question]]:
-                best[question] = i
+        pool_scores = self.model.raw(pool.texts)
+        raw = self.model.raw(new.texts)
         out = []
-        for text, gold, question, score in zip(new.texts, new.gold, new.questions, scores, strict=True):
-            rival = best.get(question)
-            if score - gold >= self.config.exploit_gap and rival is not None and pool.gold[rival] > gold:
-                out.append(Exploit(text, pool.texts[rival], question))
+        for k, (text, gold, question) in enumerate(zip(new.texts, new.gold, new.questions, strict=True)):
+            if scores[k] - gold < self.config.exploit_gap:
+                continue
+            rivals = [
+                i
+                for i, q in enumerate(pool.questions)
+                if q == question and pool.gold[i] > gold and pool_scores[i] < raw[k]
+            ]
+            if rivals:
+                best = max(rivals, key=lambda i: pool.gold[i])
+                out.append(Exploit(text, pool.texts[best], question))
         return out
 
     def beaten(self, model: RewardModel) -> float:

@@ -2,6 +2,15 @@
 
 from trueup.verifiers.plan.constraints import Constraint, Where, smallest
 from trueup.verifiers.plan.model import Plan, TripTask
-from trueup.verifiers.plan.verifier import PlanVerifier, load_task
+from trueup.verifiers.plan.verifier import PlanVerifier, RolloutVerifier, load_task
 
-__all__ = ["Constraint", "Plan", "PlanVerifier", "TripTask", "Where", "load_task", "smallest"]
+__all__ = [
+    "Constraint",
+    "Plan",
+    "PlanVerifier",
+    "RolloutVerifier",
+    "TripTask",
+    "Where",
+    "load_task",
+    "smallest",
+]

@@ -8,14 +8,14 @@ Three stages gate the rest, in this order, because each later one would judge no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from trueup.errors import DataError, MissingExtraError
-from trueup.types import Verdict, VerifierResult
+from trueup.types import Rollout, Verdict, VerifierResult
 from trueup.verifiers.base import (
     Case,
     CaseOutcome,
@@ -34,7 +34,7 @@ from trueup.verifiers.plan.compiled import CompiledTrip, ResolvedPlan
 from trueup.verifiers.plan.constraints import Check, Constraint, parse_constraints
 from trueup.verifiers.plan.model import Plan, TripTask, parse_plan
 
-__all__ = ["STAGES", "PlanVerifier", "load_task", "read_data"]
+__all__ = ["STAGES", "PlanVerifier", "RolloutVerifier", "load_task", "read_data"]
 
 STAGES = (
     VerifierSpec(name="shape", role="shape", unit="faults", basis="plan format trueup.plan/1"),
@@ -212,3 +212,39 @@ def _parse_yaml(text: str, path: Path) -> Any:
 def load_task(path: str | Path) -> TripTask:
     """Read a task file. Raises `DataError` when it is not one."""
     return TripTask.from_dict(read_data(path), str(path))
+
+
+class RolloutVerifier:
+    """Plan verification where a loop wants a verifier of rollouts: `verify(rollouts)` answers one verdict each.
+
+    `rollout.task` is a `TripTask`, or what `task_of` makes one from; the completion is the plan. Each task is
+    compiled once. For partial credit use `report` with `trueup.rewards.gate` instead: a loop knows only that a
+    hard constraint failed.
+    """
+
+    def __init__(
+        self,
+        task_of: Callable[[Any], TripTask] | None = None,
+        extra: Sequence[type[Constraint]] = (),
+    ) -> None:
+        self._task_of = task_of
+        self._extra = tuple(extra)
+        self._verifiers: dict[str, PlanVerifier] = {}
+
+    def report(self, rollout: Rollout) -> Report:
+        """All checks of one rollout. Raises `DataError` when its task is none."""
+        task = rollout.task if self._task_of is None else self._task_of(rollout.task)
+        if not isinstance(task, TripTask):
+            raise DataError(
+                f"rollout.task must be a TripTask, got {type(task).__name__}. Nothing could be verified. Pass "
+                "task_of to make one from it."
+            )
+        known = self._verifiers.get(task.id)
+        if known is None or (known.task is not task and known.task != task):
+            known = self._verifiers[task.id] = PlanVerifier(task, self._extra)
+        return known.verify(rollout.completion)
+
+    def verify(self, rollouts: Sequence[Rollout]) -> list[Verdict]:
+        """fail where a hard check failed, unknown where one could not tell, else pass."""
+        word = {True: Verdict.PASS, False: Verdict.FAIL, None: Verdict.UNKNOWN}
+        return [word[self.report(r).feasible] for r in rollouts]
