@@ -33,7 +33,7 @@ from trueup.scorers.reward_model import RewardModel
 from trueup.tasks.trips.edits import OPTIONS, EditedPlan, EditSpace, bundled_tasks
 from trueup.types import Rollout, Score
 
-__all__ = ["ARMS", "ArmRun", "TripsSettings", "run_trips_demo"]
+__all__ = ["ARMS", "ArmRun", "TripsSettings", "World", "run_arm", "run_trips_demo"]
 
 FloatArray: TypeAlias = NDArray[np.float64]
 SoftScore: TypeAlias = Callable[[Sequence[EditedPlan]], Sequence[float]]
@@ -100,7 +100,7 @@ def _softmax(z: FloatArray) -> FloatArray:
     return out
 
 
-class _World:
+class World:
     """Tasks, the calibration sample of the untrained policy, and what was fitted on it."""
 
     def __init__(self, settings: TripsSettings) -> None:
@@ -132,7 +132,7 @@ def run_trips_demo(
 ) -> dict[str, Any]:
     """Run all arms on all seeds; plain data for results.json."""
     settings = settings or TripsSettings()
-    world = _World(settings)
+    world = World(settings)
     runs: dict[str, list[ArmRun]] = {arm: [] for arm in ARMS}
     for seed in range(settings.n_seeds):
         for arm in ARMS:
@@ -148,7 +148,7 @@ def run_trips_demo(
     }
 
 
-def run_arm(world: _World, arm: str, seed: int) -> ArmRun:
+def run_arm(world: World, arm: str, seed: int) -> ArmRun:
     """One training run."""
     s = world.settings
     rng = np.random.default_rng([seed, ARMS.index(arm)])
@@ -173,7 +173,7 @@ def run_arm(world: _World, arm: str, seed: int) -> ArmRun:
     return run
 
 
-def _reward(world: _World, arm: str, seed: int, model: Callable[[], RewardModel]) -> AnchoredReward:
+def _reward(world: World, arm: str, seed: int, model: Callable[[], RewardModel]) -> AnchoredReward:
     size = world.settings.group_size
 
     def judged(rollouts: Sequence[Rollout]) -> list[Score]:
