@@ -16,7 +16,7 @@ import torch  # noqa: E402
 from trl import GRPOTrainer, RLOOTrainer  # noqa: E402
 
 from adapters import tiny  # noqa: E402
-from trueup.adapters.reward_function import AnchoredRewardFunction  # noqa: E402
+from trueup.adapters.reward_function import AnchoredRewardFunction, needs_hook  # noqa: E402
 from trueup.adapters.trl import (  # noqa: E402
     AnchoredGRPOTrainer,
     AnchoredMixin,
@@ -521,7 +521,5 @@ def test_a_notebooks_running_loop_is_no_obstacle():
 
 
 def test_the_config_is_checked_against_the_unit_of_mse():
-    from trueup.adapters.trl_checks import needs_hook
-
     assert needs_hook(AnchorConfig(estimator="mse"))
     assert not needs_hook(AnchorConfig(estimator="mse", unit="rollout"))
