@@ -28,7 +28,9 @@ def plugged(gold):
     sys.modules["my_run"] = module
     data = vf.TaskData(idx=0, prompt="6*7=?")
     config = vf.TaskConfig(rewards={"trueup": {"fn": "my_run:reward"}})
-    return vf.Task(data, config), vf.Trace(task=data)
+    return vf.Task(data, config), vf.Trace(
+        task={"type": "Task", "data": data}, agent={"config": vf.AgentConfig()}
+    )
 
 
 def test_verifiers_records_the_reward_of_a_plugged_function():

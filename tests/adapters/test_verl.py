@@ -12,6 +12,7 @@ pytest.importorskip("verl", reason="needs verl 0.9.1 in an environment of its ow
 
 pytestmark = pytest.mark.filterwarnings("default")
 
+import ray  # noqa: E402
 import torch  # noqa: E402
 import transfer_queue as tq  # noqa: E402
 from omegaconf import OmegaConf  # noqa: E402
@@ -46,9 +47,13 @@ class Decoder:
 
 @pytest.fixture(scope="module")
 def queue():
+    ray.init(
+        num_cpus=8, include_dashboard=False, log_to_driver=False
+    )  # logical: the queue's actors reserve some
     tq.init()
     yield
     tq.close()
+    ray.shutdown()
 
 
 def config(by_std=False, kl=False):
