@@ -186,7 +186,9 @@ def _last_outputs(keys: list[str]) -> dict[str, int]:
 
 
 def _listed(column: Any) -> list[Any]:
-    return [getattr(value, "data", value) for value in column.tolist()]
+    if isinstance(column, torch.Tensor):
+        return list(column.tolist())
+    return [getattr(value, "data", value) for value in column]
 
 
 @register_trainer("trueup_sync")
