@@ -15,7 +15,7 @@ pytestmark = pytest.mark.filterwarnings("default")  # other projects' deprecatio
 import torch  # noqa: E402
 from trl import GRPOTrainer, RLOOTrainer  # noqa: E402
 
-from adapters import tiny  # noqa: E402
+from . import tiny
 from trueup.adapters.reward_function import AnchoredRewardFunction, needs_hook  # noqa: E402
 from trueup.adapters.trl import (  # noqa: E402
     AnchoredGRPOTrainer,
