@@ -10,6 +10,7 @@ PUBLIC = [
     "AnchoredReward",
     "CalibrationConfig",
     "Group",
+    "GuardConfig",
     "Rollout",
     "Score",
     "StepRecord",

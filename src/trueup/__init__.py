@@ -1,7 +1,7 @@
 """trueup: train on a cheap reward, keep it honest with a little gold, know when it lies."""
 
 from trueup import errors
-from trueup.loop import AnchorConfig, AnchoredReward, CalibrationConfig
+from trueup.loop import AnchorConfig, AnchoredReward, CalibrationConfig, GuardConfig
 from trueup.types import Group, Rollout, Score, StepRecord, StepResult, Verdict, VerifierResult
 
 __version__ = "0.1.0"
@@ -11,6 +11,7 @@ __all__ = [
     "AnchoredReward",
     "CalibrationConfig",
     "Group",
+    "GuardConfig",
     "Rollout",
     "Score",
     "StepRecord",

@@ -45,6 +45,7 @@ UnscoredReason: TypeAlias = Literal[
     "abstained",
     "verifier_unknown",
     "gold_unavailable",
+    "guarded",
 ]
 """Why a rollout has no number. A closed vocabulary, so that counts of it can be compared between runs."""
 
@@ -59,6 +60,7 @@ REASONS: tuple[str, ...] = (
     "abstained",  # the scorer answered None: it could not tell
     "verifier_unknown",  # a hard constraint could not be decided
     "gold_unavailable",  # no anchor of this step came back, so nothing could correct the proxy
+    "guarded",  # the family's proxy is not trusted at present, and the rollout was no anchor
 )
 _CODE_OF = {reason: code for code, reason in enumerate(REASONS, start=1)}
 

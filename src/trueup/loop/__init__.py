@@ -2,5 +2,6 @@
 
 from trueup.loop.anchored import AnchoredReward
 from trueup.loop.config import AnchorConfig, CalibrationConfig
+from trueup.loop.guard import GuardConfig
 
-__all__ = ["AnchorConfig", "AnchoredReward", "CalibrationConfig"]
+__all__ = ["AnchorConfig", "AnchoredReward", "CalibrationConfig", "GuardConfig"]

@@ -24,6 +24,7 @@ from trueup.loop.calibration import Calibrator
 from trueup.loop.config import AnchorConfig
 from trueup.loop.constraints import VerifierLike, check_constraints
 from trueup.loop.driving import drive_in_place, drive_on_loop
+from trueup.loop.guard import Guard
 from trueup.loop.learning import Predictables
 from trueup.loop.outcome import Outcome, form_outcome
 from trueup.loop.schedule import AnchorPlan, plan_anchors, scheduled_fraction
@@ -50,6 +51,8 @@ class _Request:
     undecided_P: BoolArray  # a hard constraint could not be decided
     score_proxy: Score
     score_gold: Score
+    shut_P: BoolArray  # the guard does not trust the proxy of the rollout's family
+    proxy_version: str | None
     on_loop: bool  # an event loop runs: sync scorers go to worker threads, so that nothing blocks it
 
 
@@ -92,6 +95,7 @@ class AnchoredReward:
         self._families = FamilyIndex()
         self._calibrator = Calibrator(self.config.calibration, proxy_range, gold_range)
         self._predictables = Predictables(self.config)
+        self._guard = None if self.config.guard is None else Guard(self.config.guard)
         self._next_group = 0
 
     # -- steps ------------------------------------------------------------------------------------------------
@@ -178,6 +182,8 @@ class AnchoredReward:
             undecided_P=undecided,
             score_proxy=lambda index, in_thread: score(proxy, index, in_thread),
             score_gold=lambda index, in_thread: score(gold, index, in_thread),
+            shut_P=self._shut(batch, proxy.version),
+            proxy_version=proxy.version,
             on_loop=on_loop,
         )
         return await self._run(request)
@@ -191,6 +197,7 @@ class AnchoredReward:
         group_ids: Sequence[Hashable] | None = None,
         anchors: Iterable[int] | None = None,
         influence: ArrayLike | None = None,
+        proxy_version: str | None = None,
     ) -> StepResult:
         """A step for simulators and adapters that hold scores as arrays already.
 
@@ -199,6 +206,7 @@ class AnchoredReward:
             gold: the same shape, of which only the anchors' entries are read; or a function that is given the
                 anchors' flat indices and returns their gold scores.
             families: family of each group; group_ids: as `Group.id`; anchors, influence: as `step`.
+            proxy_version: what the proxy calls itself; a guard takes a change of it for a new proxy.
         """
         proxy_GN = np.asarray(proxy, dtype=np.float64)
         if proxy_GN.ndim != 2 or 0 in proxy_GN.shape:
@@ -240,9 +248,19 @@ class AnchoredReward:
             undecided_P=nobody,
             score_proxy=score_proxy,
             score_gold=score_gold,
+            shut_P=self._shut(batch, proxy_version),
+            proxy_version=proxy_version,
             on_loop=False,
         )
         return self._commit(drive_in_place(self._run(request)))
+
+    def _shut(self, batch: Batch, proxy_version: str | None) -> BoolArray:
+        """Rollouts whose proxy the guard leaves out of this step."""
+        if self._guard is None:
+            return np.zeros(batch.n_rollouts, np.bool_)
+        if self._guard.version_changed(proxy_version):
+            return np.ones(batch.n_rollouts, np.bool_)
+        return self._guard.closed(batch.family_P)
 
     async def _run(self, request: _Request) -> Outcome:
         """Plan, score, and form the step's outcome; reads state and changes none."""
@@ -276,6 +294,9 @@ class AnchoredReward:
             gold=_spread(answers, chosen, batch.n_rollouts),
             failed_P=request.failed_P,
             undecided_P=request.undecided_P,
+            shut_P=request.shut_P,
+            proxy_version=request.proxy_version,
+            guard=self._guard,
             calibrator=self._calibrator,
             predictables=self._predictables,
         )
@@ -292,30 +313,45 @@ class AnchoredReward:
         if config.is_active:
             return None
         if config.anchor_unit == "rollout":
-            return plan_anchors(config, self.step_index, batch.rollout_keys, open_P)
+            return plan_anchors(config, self.step_index, batch.rollout_keys, open_P, raised_U=request.shut_P)
         open_G = np.logical_or.reduceat(open_P, batch.starts_G)
-        return plan_anchors(config, self.step_index, batch.group_keys, open_G)
+        raised_G = request.shut_P[batch.starts_G]
+        return plan_anchors(config, self.step_index, batch.group_keys, open_G, raised_U=raised_G)
 
     def _plan_active(self, request: _Request, open_P: BoolArray, proxy_P: FloatArray) -> AnchorPlan:
         batch, influence_P = request.batch, request.influence_P
         variance_P = self._predictables.residual_variance.predict(proxy_P, batch.family_P)
         if self.config.anchor_unit == "rollout":
             return plan_anchors(
-                self.config, self.step_index, batch.rollout_keys, open_P, variance_P, influence_P
+                self.config,
+                self.step_index,
+                batch.rollout_keys,
+                open_P,
+                variance_P,
+                influence_P,
+                raised_U=request.shut_P,
             )
         if influence_P is not None:
             variance_P = variance_P * influence_P
         variance_G = np.add.reduceat(np.where(open_P, variance_P, 0.0), batch.starts_G)
         open_G = np.logical_or.reduceat(open_P, batch.starts_G)
-        return plan_anchors(self.config, self.step_index, batch.group_keys, open_G, variance_G)
+        return plan_anchors(
+            self.config,
+            self.step_index,
+            batch.group_keys,
+            open_G,
+            variance_G,
+            raised_U=request.shut_P[batch.starts_G],
+        )
 
     def _commit(self, outcome: Outcome) -> StepResult:
         """The only place that changes state."""
         self._families = outcome.families
+        events = [] if self._guard is None else outcome.inform(self._guard, self._calibrator)
         refit = outcome.learn(self._calibrator, self._predictables, self._next_group)
         self._next_group += outcome.batch.n_groups
         self.step_index += 1
-        return outcome.result(refit)
+        return outcome.result(refit, events)
 
     # -- for adapters -----------------------------------------------------------------------------------------
 
@@ -365,6 +401,7 @@ class AnchoredReward:
             "families": self._families.names,
             "calibrator": self._calibrator.state_dict(),
             "predictables": self._predictables.state_dict(),
+            "guard": None if self._guard is None else self._guard.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -390,6 +427,8 @@ class AnchoredReward:
         self._families = FamilyIndex(state["families"])
         self._calibrator.load_state_dict(state["calibrator"])
         self._predictables.load_state_dict(state["predictables"])
+        if self._guard is not None:
+            self._guard.load_state_dict(state["guard"])
 
 
 async def _score_both(

@@ -134,6 +134,12 @@ class Calibrator:
             if share > 0.0:
                 self._by_family[int(code)] = blend(own, self._pooled, share)
 
+    def forget(self) -> None:
+        """Start again from the straight line: the proxy is another one, its old pairs say nothing of it."""
+        self._pairs = np.empty((6, 0))
+        self._n_new = 0
+        self._pooled, self._by_family = None, {}
+
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers and lists; JSON keeps every bit of them."""
         return {

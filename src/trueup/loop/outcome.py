@@ -13,9 +13,11 @@ from trueup.loop.batch import Batch, FamilyIndex
 from trueup.loop.calibration import Calibrator
 from trueup.loop.config import AnchorConfig
 from trueup.loop.estimators import ESTIMATORS, StepScores, anchored_groups
+from trueup.loop.guard import Guard, StepEvidence
 from trueup.loop.learning import Predictables
 from trueup.loop.schedule import AnchorPlan
 from trueup.loop.wmrl_parts import disagreement
+from trueup.stats.advantages import center
 from trueup.stats.fusion import projected_correction, within_group_variance
 from trueup.types import (
     REASONS,
@@ -49,6 +51,9 @@ class Outcome:
     rewards_P: FloatArray
     advantages_P: FloatArray
     code_P: NDArray[np.int8]  # why a reward is missing; 0 where it is not
+    asked_P: BoolArray  # the proxy was asked for it
+    lost_families: tuple[int, ...]  # whose proxy scores are missing too often in this step
+    proxy_version: str | None
     notes: tuple[str, ...]
 
     @property
@@ -56,6 +61,23 @@ class Outcome:
         """Flat indices of the anchors that both proxy and gold have scored."""
         both = self.anchored_P & np.isfinite(self.calibrated_P) & np.isfinite(self.gold.value)
         return np.flatnonzero(both)
+
+    def inform(self, guard: Guard, calibrator: Calibrator) -> list[str]:
+        """Let the guard see this step; forgets the calibration of a proxy that has been replaced."""
+        if guard.version_changed(self.proxy_version):
+            calibrator.forget()
+        evidence = StepEvidence(
+            family_P=self.batch.family_P,
+            group_P=self.batch.group_P,
+            proxy_asked_P=self.asked_P,
+            calibrated_P=self.calibrated_P,
+            gold_P=self.gold.value,
+            anchored_P=self.anchored_P,
+            propensity_P=self.propensity_P,
+            width=self.config.width,
+            whole_groups=self.plan.unit == "group",
+        )
+        return guard.observe(self.step, evidence, list(self.lost_families), self.proxy_version)
 
     def learn(
         self, calibrator: Calibrator, predictables: Predictables, first_group: int
@@ -83,14 +105,7 @@ class Outcome:
         s = self.scores
         if not self.anchored_P.any():
             return
-        if self.config.anchor_unit == "rollout":
-            rewards = self.batch.grid(self.rewards_P)
-            total, n_groups = within_group_variance(
-                s.calibrated_GN, s.gold_GN, s.anchored_GN, s.propensity_GN, rewards
-            )
-        else:
-            total, n_groups = _plain_variance(s.gold_GN)
-        predictables.spread.update(total, n_groups, predictables.scale_fade)
+        predictables.spread.update(*self._gold_variance(), predictables.scale_fade)
         if self.config.estimator == "control_variate":
             predictables.coefficient_estimate.update(*_inner_products(s))
         elif self.config.estimator == "mse":
@@ -98,12 +113,45 @@ class Outcome:
             cross, square = projected_correction(unshrunk, control)
             if square > 0:
                 predictables.correction.update(cross / square)
+        elif self.config.estimator == "adaptive":
+            self._update_leaning(predictables)
         elif self.config.estimator == "wmrl":
             for row in np.flatnonzero(np.logical_or.reduce(s.anchored_GN, axis=1)):
                 both = np.isfinite(s.calibrated_GN[row]) & np.isfinite(s.gold_GN[row])
                 predictables.weighter.update(disagreement(s.calibrated_GN[row][both], s.gold_GN[row][both]))
 
-    def result(self, refit: Mapping[str, Any] | None) -> StepResult:
+    def _update_leaning(self, predictables: Predictables) -> None:
+        """Each family's projected correction at κ = 1, from the groups that belong to it."""
+        control = center(self.batch.grid(self.calibrated_P))
+        correction = np.zeros(self.batch.n_rollouts)
+        index = self.pairs
+        residual = self.gold.value[index] - self.calibrated_P[index]
+        correction[index] = residual / self.propensity_P[index]
+        correction_GN = self.batch.grid(correction)
+        family_G = self.batch.family_P[self.batch.starts_G]
+        for code in np.unique(family_G[self.batch.group_P[index]]).tolist():
+            mine = family_G == code
+            cross, square = projected_correction(correction_GN[mine], control[mine])
+            if square > 1e-6 * self.config.width**2 * int(mine.sum()):  # a flat proxy has no direction
+                predictables.leaning.update(code, cross / square)
+
+    def _gold_variance(self) -> tuple[float, int]:
+        """Gold's variance within groups, summed, and the number of groups. Where single rollouts are anchored it
+        needs the corrected rewards; where a group has gold alone, gold's own variance is it."""
+        s = self.scores
+        if self.plan.unit == "group":
+            return _plain_variance(s.gold_GN)
+        gold_alone = ~np.logical_or.reduce(np.isfinite(s.calibrated_GN), axis=1)
+        rewards = self.batch.grid(self.rewards_P)
+        mixed = ~gold_alone
+        parts = (s.calibrated_GN, s.gold_GN, s.anchored_GN, s.propensity_GN, rewards)
+        if not gold_alone.any():
+            return within_group_variance(*parts)
+        total, n_groups = within_group_variance(*(part[mixed] for part in parts))
+        more, n_more = _plain_variance(s.gold_GN[gold_alone])
+        return total + more, n_groups + n_more
+
+    def result(self, refit: Mapping[str, Any] | None, events: list[str]) -> StepResult:
         """The caller's view."""
         batch = self.batch
         reasons = np.array([None, *REASONS], dtype=object)[self.code_P]
@@ -115,7 +163,7 @@ class Outcome:
             anchored=batch.shaped(self.anchored_P),
             reasons=batch.shaped(reasons),
             anchor_ids=self._anchor_ids(unit_is_group),
-            record=self._record(refit),
+            record=self._record(refit, events),
             anchor_weight=self.scores.anchor_weight,
         )
 
@@ -126,7 +174,7 @@ class Outcome:
         ids = self.batch.rollout_ids
         return tuple(index) if ids is None else tuple(ids[i] for i in index)
 
-    def _record(self, refit: Mapping[str, Any] | None) -> StepRecord:
+    def _record(self, refit: Mapping[str, Any] | None, events: list[str]) -> StepRecord:
         batch = self.batch
         n_queries = int(self.anchored_P.sum())
         return StepRecord(
@@ -150,9 +198,13 @@ class Outcome:
             realised_fraction=n_queries / batch.n_rollouts,
             n_gold_queries=n_queries,
             metrics=self._metrics(n_queries),
-            notes=self.notes,
+            notes=(*self.notes, *(self._named(event) for event in events)),
             refit=refit,
         )
+
+    def _named(self, event: str) -> str:
+        code, what = event.split(":", 1)
+        return f"guard: {self.families.names[int(code)]} {what}"
 
     def _metrics(self, n_queries: int) -> dict[str, float]:
         s = self.scores
@@ -172,6 +224,7 @@ class Outcome:
             "trueup/scale": s.scale,
             "trueup/calibration/clipped_fraction": self.clipped_fraction,
             "trueup/unscored/fraction": float((self.code_P != 0).mean()),
+            "trueup/guard/dropped_fraction": float((self.code_P == reason_code("guarded")).mean()),
         }
         for scores in (self.proxy, self.gold):
             for code, count in enumerate(np.bincount(scores.code, minlength=len(REASONS) + 1)[1:].tolist()):
@@ -193,6 +246,9 @@ def form_outcome(
     gold: ScoreArray,
     failed_P: BoolArray,
     undecided_P: BoolArray,
+    shut_P: BoolArray,
+    proxy_version: str | None,
+    guard: Guard | None,
     calibrator: Calibrator,
     predictables: Predictables,
 ) -> Outcome:
@@ -210,8 +266,13 @@ def form_outcome(
         anchored_view = anchored_P | fills_gold
     else:
         anchored_view = anchored_P
-    if undecided_P.any():
-        known = np.where(undecided_P, np.nan, known)
+    asked = ~(failed_P | undecided_P)
+    lost: list[int] = [] if guard is None else guard.lost_now(batch.family_P, asked, proxy.value)
+    for family in lost:
+        shut_P = shut_P | (batch.family_P == family)
+    dropped = undecided_P | (shut_P & ~failed_P)
+    if dropped.any():
+        known = np.where(dropped, np.nan, known)
     scores = StepScores(
         config=config,
         calibrated_GN=batch.grid(known),
@@ -221,13 +282,17 @@ def form_outcome(
         scale=predictables.scale,
         coefficient=predictables.coefficient,
         kappa=predictables.kappa,
+        leaning_GN=(
+            batch.grid(predictables.leaning.kappa(batch.family_P)) if config.estimator == "adaptive" else None
+        ),
         anchor_weight=predictables.weighter.weight,
     )
     with np.errstate(invalid="ignore"):
         rewards_GN, advantages_GN = ESTIMATORS[config.estimator](scores)
     rewards, advantages = batch.flat(rewards_GN), batch.flat(advantages_GN)
     notes: tuple[str, ...] = ()
-    code = _reasons(config, rewards, anchored_P, proxy, gold, undecided_P)
+    proxy_code = np.where((proxy.code == 0) & shut_P, np.int8(reason_code("guarded")), proxy.code)
+    code = _reasons(config, rewards, anchored_P, proxy_code, gold, undecided_P)
     if anchored_P.any() and not np.isfinite(gold.value[anchored_P]).any() and config.estimator != "proxy":
         rewards, advantages = np.full_like(rewards, np.nan), np.full_like(advantages, np.nan)
         code = np.where(code == 0, np.int8(reason_code("gold_unavailable")), code)
@@ -250,6 +315,9 @@ def form_outcome(
         rewards_P=rewards,
         advantages_P=advantages,
         code_P=code,
+        asked_P=asked,
+        lost_families=tuple(lost),
+        proxy_version=proxy_version,
         notes=notes,
     )
 
@@ -258,7 +326,7 @@ def _reasons(
     config: AnchorConfig,
     rewards: FloatArray,
     anchored: BoolArray,
-    proxy: ScoreArray,
+    proxy_code: NDArray[np.int8],
     gold: ScoreArray,
     undecided: BoolArray,
 ) -> NDArray[np.int8]:
@@ -269,7 +337,7 @@ def _reasons(
         return np.zeros(rewards.size, np.int8)
     not_selected = np.int8(reason_code("not_selected"))
     trains_on_gold = config.estimator in ("gold", "gold_budget")
-    code = np.where(anchored & (gold.code != 0), gold.code, not_selected if trains_on_gold else proxy.code)
+    code = np.where(anchored & (gold.code != 0), gold.code, not_selected if trains_on_gold else proxy_code)
     code = np.where(undecided, np.int8(reason_code("verifier_unknown")), code)
     return np.where(missing, code, 0).astype(np.int8)
 

@@ -50,13 +50,37 @@ def plan_anchors(
     eligible_U: BoolArray,
     variance_U: FloatArray | None = None,
     influence_U: FloatArray | None = None,
+    raised_U: BoolArray | None = None,
 ) -> AnchorPlan:
     """Choose the anchors of `step` among the eligible units.
 
     keys_U: one 64-bit key per unit, from its id (`stats.sampling.hash_keys`). variance_U, influence_U: as
-    `stats.sampling.active_propensities`; None draws uniformly. Pure: the same arguments give the same anchors.
+    `stats.sampling.active_propensities`; None draws uniformly. raised_U: units whose proxy the guard does not
+    trust; they are anchored with the guard's ceiling, outside the budget of the others. Pure: the same arguments give
+    the same anchors.
     """
-    fraction = scheduled_fraction(config, step)
+    raised = np.zeros(eligible_U.size, np.bool_) if raised_U is None else raised_U & eligible_U
+    planned = scheduled_fraction(config, step)
+    propensity_U = _propensities(config, planned, eligible_U & ~raised, variance_U, influence_U)
+    if raised.any():
+        assert config.guard is not None
+        propensity_U[raised] = max(config.guard.ceiling, planned)
+    anchored_U = np.zeros(eligible_U.size, np.bool_)
+    keys = mix_keys(keys_U[eligible_U], config.seed, step)
+    anchored_U[eligible_U] = systematic_sample(
+        propensity_U[eligible_U], keys, uniform_start(config.seed, step)
+    )
+    return AnchorPlan(config.anchor_unit, propensity_U, anchored_U, planned)
+
+
+def _propensities(
+    config: AnchorConfig,
+    fraction: float,
+    eligible_U: BoolArray,
+    variance_U: FloatArray | None,
+    influence_U: FloatArray | None,
+) -> FloatArray:
+    """Propensities of the eligible units under the budget; 0 for the others."""
     n = int(eligible_U.sum())
     budget = max(fraction * n, min(float(config.min_anchors_per_step), n))
     if config.max_anchors_per_step is not None:
@@ -66,10 +90,6 @@ def plan_anchors(
     else:
         influence = None if influence_U is None else influence_U[eligible_U]
         propensities = active_propensities(variance_U[eligible_U], influence, budget, config.uniform_mix)
-    keys = mix_keys(keys_U[eligible_U], config.seed, step)
-    anchored = systematic_sample(propensities, keys, uniform_start(config.seed, step))
     propensity_U = np.zeros(eligible_U.size)
     propensity_U[eligible_U] = propensities
-    anchored_U = np.zeros(eligible_U.size, np.bool_)
-    anchored_U[eligible_U] = anchored
-    return AnchorPlan(config.anchor_unit, propensity_U, anchored_U, fraction)
+    return propensity_U

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from trueup.errors import SandboxUnavailable
@@ -107,6 +108,10 @@ def bwrap_argv(
         argv += ["--proc", "/proc"]
     for device in ("null", "zero", "full", "random", "urandom"):
         argv += ["--dev-bind", f"/dev/{device}", f"/dev/{device}", "--remount-ro", f"/dev/{device}"]
+    # bubblewrap copies the modes of leading directories, and a private home (0700) would hide an interpreter
+    # that is installed below it from the sandbox's user
+    for parent in _parents(path for _, path in layout.binds):
+        argv += ["--perms", "0755", "--dir", parent]
     for source, path in layout.binds:
         argv += ["--ro-bind", source, path]
     for path in layout.hidden:
@@ -116,6 +121,11 @@ def bwrap_argv(
     argv += ["--ro-bind", str(GUEST_DIR), "/guest/box", "--remount-ro", "/", "--chdir", "/"]
     boot = boot_code("/guest", "box", layout.packages, entry)
     return [*argv, "--", layout.python, "-s", "-P", "-B", "-S", "-c", boot]
+
+
+def _parents(paths: Iterable[str]) -> list[str]:
+    """All directories above the paths, except the root, outermost first."""
+    return sorted({str(parent) for path in paths for parent in Path(path).parents} - {"/"})
 
 
 def require_bwrap() -> str:

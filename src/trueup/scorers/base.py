@@ -58,11 +58,19 @@ class ScoringCall:
                 f"got {type(scorer).__name__}. Nothing could be scored. Pass the function itself, not its result."
             )
         self._function: Callable[[Sequence[Rollout]], Any] = function
+        self._scorer = scorer
         self.role = role
         self.limits = limits
         self.is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004 (an async __call__ is what is looked for)
         )
+
+    @property
+    def version(self) -> str | None:
+        """What the scorer says it is (`scorer.version`, for instance a model's name), None if it does not say. A
+        guard takes a change of it for a new proxy."""
+        version = getattr(self._scorer, "version", None)
+        return None if version is None else str(version)
 
     async def __call__(self, rollouts: Sequence[Rollout], *, in_thread: bool = False) -> ScoreArray:
         """Score; with `in_thread`, a sync scorer runs in a worker thread so that another can run beside it."""

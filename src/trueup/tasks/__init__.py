@@ -1,1 +1,1 @@
-"""tasks"""
+"""Bundled environments. They exist to be measured on: small, deterministic, and honest about what they leave out."""

@@ -1,0 +1,3 @@
+def canonicalise(text):
+    words = text.split()
+    return " ".join(words)

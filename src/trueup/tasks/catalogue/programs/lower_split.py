@@ -1,0 +1,2 @@
+def canonicalise(text):
+    return " ".join(text.lower().split())

@@ -1,0 +1,5 @@
+import re
+
+
+def canonicalise(text):
+    return re.sub(" +", " ", text).strip().lower()

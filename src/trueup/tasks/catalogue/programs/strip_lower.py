@@ -1,0 +1,2 @@
+def canonicalise(text):
+    return text.strip().lower()
