@@ -15,7 +15,6 @@ pytestmark = pytest.mark.filterwarnings("default")  # other projects' deprecatio
 import torch  # noqa: E402
 from trl import GRPOTrainer, RLOOTrainer  # noqa: E402
 
-from . import tiny
 from trueup.adapters.reward_function import AnchoredRewardFunction, needs_hook  # noqa: E402
 from trueup.adapters.trl import (  # noqa: E402
     AnchoredGRPOTrainer,
@@ -27,6 +26,8 @@ from trueup.adapters.trl import (  # noqa: E402
     save_state,
 )
 from trueup.adapters.trl_checks import check_seams  # noqa: E402
+
+from . import tiny  # noqa: E402
 
 LOSSES = ["grpo", "dr_grpo", "bnpo", "dapo", "cispo", "sapo", "vespo", "luspo"]
 

@@ -371,6 +371,7 @@ def test_a_model_that_changes_behind_its_name_starts_an_epoch_and_shares_no_verd
     n, judge = asyncio.run(run())
     assert changes == [("v1", "v2")]
     assert judge.epoch == 1
+    assert judge.version == "tiny@1/1"  # what a guard watches; "tiny@1/0" before
     assert n == 5  # both of the first two were asked again
 
 

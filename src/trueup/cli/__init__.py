@@ -28,6 +28,7 @@ _COMMANDS: Commands = {
     "gate": ("trueup.cli.gate", "gate_command", "may a candidate replace the baseline? an exit code for CI"),
     "export": ("trueup.cli.export", "export_command", "a run's pairs as JSONL, CSV or Parquet"),
     "bench": ("trueup.cli.bench", "bench", "the measurements behind the documentation's tables"),
+    "serve": ("trueup.cli.serve", "serve", "offer this machine's services to others"),
     "doctor": ("trueup.cli.doctor", "doctor", "what works on this machine, and the remedy for what does not"),
 }
 

@@ -55,6 +55,11 @@ class LLMJudge:
         self._structured = self.config.structured and self.config.read == "json"
         self._asking: dict[str, asyncio.Task[Score]] = {}
 
+    @property
+    def version(self) -> str:
+        """What a guard takes for the judge's identity: changed by model, by the rubric's version and by epoch."""
+        return f"{self.config.model}@{self.config.version}/{self.epoch}"
+
     async def score(self, rollouts: Sequence[Rollout]) -> list[Score]:
         """One score per rollout, all asked side by side within `max_concurrent`.
 
