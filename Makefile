@@ -34,12 +34,9 @@ test: $(VENV)/.dev  ## lint, types, import contracts, all fast tests with covera
 test-slow: $(VENV)/.dev  ## the long proofs as well
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'slow or not slow' $(ARGS)
 
-$(VENV)/.train: $(VENV)/.dev pyproject.toml
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev,trl,judge,serve]'
-	@touch $@
-
-test-train: $(VENV)/.train  ## the tests that need torch: trainers, local models
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'slow or not slow' tests/adapters tests/scorers $(ARGS)
+test-train: $(VENV)/.dev  ## what needs torch: policy, world model, training by TRL
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[train]'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/scorers tests/adapters $(ARGS)
 
 lint: $(VENV)/.dev  ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

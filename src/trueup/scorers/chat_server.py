@@ -58,19 +58,19 @@ def chat_app(model: LocalChat, name: str) -> Any:
         body = {"error": {"message": message, "type": kind, "param": None, "code": code}}
         return fastapi.responses.JSONResponse(body, status_code=status)
 
-    @app.exception_handler(RequestValidationError)  # type: ignore[untyped-decorator]
+    @app.exception_handler(RequestValidationError)
     async def unreadable(_: Any, error: RequestValidationError) -> Any:
         return refused(400, str(error.errors()[0]["msg"]), "invalid_request")
 
-    @app.get("/health")  # type: ignore[untyped-decorator]
+    @app.get("/health")
     def health() -> dict[str, str]:
         return {"status": "ok", "model": name}
 
-    @app.get("/v1/models")  # type: ignore[untyped-decorator]
+    @app.get("/v1/models")
     def models() -> dict[str, Any]:
         return {"object": "list", "data": [{"id": name, "object": "model", "owned_by": "local"}]}
 
-    @app.post("/v1/chat/completions")  # type: ignore[untyped-decorator]
+    @app.post("/v1/chat/completions")
     def complete(request: _Request) -> Any:  # a plain function: FastAPI runs it in a thread
         if request.model != name:
             return refused(
