@@ -13,7 +13,9 @@ def serve() -> None:
 
 
 @serve.command()
-@click.option("--model", "path", required=True, help="Folder of a causal model of transformers.")
+@click.option(
+    "--model", "path", required=True, help="Folder of a causal model of transformers, or a .gguf file."
+)
 @click.option("--name", default=None, help="What requests call the model [default: the folder's name].")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
@@ -37,7 +39,7 @@ def proxy(path: str, name: str | None, host: str, port: int, device: str) -> Non
     from trueup.scorers.chat_server import chat_app, serve_chat
     from trueup.scorers.local_chat import LocalChat
 
-    served = name or Path(path).resolve().name
+    served = name or Path(path).resolve().name.removesuffix(".gguf")
     app = chat_app(LocalChat(path, device), served)
     with socket.socket() as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

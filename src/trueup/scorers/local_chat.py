@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from trueup.errors import ConfigError, MissingExtraError
@@ -48,21 +49,24 @@ class ChatReply:
 
 
 class LocalChat:
-    """A model from a local folder, or from the hub where there is one.
+    """A model from a local folder or GGUF file, or from the hub where there is one.
 
     Args:
-        path: folder or name.
+        path: folder, file that ends in .gguf (needs the package gguf; weights are expanded to float32), or name.
         device: as torch names it.
     """
 
     def __init__(self, path: str | os.PathLike[str], device: str = "cpu") -> None:
+        name, more = str(path), {}
+        if name.endswith(".gguf"):
+            name, more = str(Path(name).parent), {"gguf_file": Path(name).name}
         try:
-            self._tokenizer = transformers.AutoTokenizer.from_pretrained(str(path))
-            self._model = transformers.AutoModelForCausalLM.from_pretrained(str(path)).to(device).eval()
-        except (OSError, ValueError) as error:
+            self._tokenizer = transformers.AutoTokenizer.from_pretrained(name, **more)
+            self._model = transformers.AutoModelForCausalLM.from_pretrained(name, **more).to(device).eval()
+        except (ImportError, OSError, ValueError) as error:
             raise ConfigError(
                 f"The model must be one that transformers can load, got {os.fspath(path)!r}: {error}. Nothing is "
-                "served. Give a folder with config.json, the weights and the tokenizer's files."
+                "served. Give a folder with config.json, weights and tokenizer, or a .gguf file and pip install gguf."
             ) from None
         self._device = device
         self._lock = threading.Lock()
