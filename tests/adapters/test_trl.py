@@ -209,7 +209,8 @@ def test_one_scoring_serves_all_steps_of_a_buffered_generation(tmp_path):
     same_numbers(trainer.seen, [twice])
 
 
-def test_another_reward_function_is_summed_with_corrected_rewards(tmp_path):
+@pytest.mark.parametrize("as_list", [True, False])
+def test_another_reward_function_is_summed_with_corrected_rewards(tmp_path, as_list):
     def brief(completions, **_):
         return [-0.01 * len(c) for c in completions]
 
@@ -218,7 +219,7 @@ def test_another_reward_function_is_summed_with_corrected_rewards(tmp_path):
         GRPO,
         tiny.grpo(tmp_path),
         anchored(),
-        reward_funcs=[brief],
+        reward_funcs=[brief] if as_list else brief,
         on_step=lambda result, groups: steps.append((result, groups)),
     )
     trainer.train()
@@ -347,6 +348,12 @@ def test_settings_of_rloo_that_contradict_the_estimator_are_refused_with_the_rem
 ):
     with pytest.raises(ConfigError, match=remedy):
         build(AnchoredRLOOTrainer, tiny.rloo(tmp_path, **settings), anchored(**config))
+
+
+def test_a_further_reward_is_refused_where_it_would_do_nothing(tmp_path):
+    args = tiny.grpo(tmp_path, scale_rewards="group")
+    with pytest.raises(ConfigError, match="this as its only reward"):
+        build(AnchoredGRPOTrainer, args, anchored(estimator="wmrl"), reward_funcs=[lambda **_: [0.0]])
 
 
 def test_a_plain_reward_function_refuses_an_estimator_that_it_cannot_carry(tmp_path):

@@ -78,7 +78,7 @@ def test_a_real_model_gives_expected_grades_and_an_account(url):
     values = [score.value for score in scores if score.is_scored]
     assert values, [score.detail for score in scores]
     assert all(0 <= value <= 1 for value in values)
-    assert len(set(values)) == len(values)  # expectations, not five grades
+    assert any(value * 4 % 1 for value in values)  # expectations, between the five grades
     assert judge.usage.answer_tokens == len(ROLLOUTS)
     assert judge.usage.prompt_tokens > 100 * len(ROLLOUTS)
 

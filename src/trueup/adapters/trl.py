@@ -11,7 +11,7 @@ first loss that the advantages in the batch are ours and that the loss depends o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,7 @@ class AnchoredMixin:
         **trainer: Any,
     ) -> None:
         check_seams(super(AnchoredMixin, type(self)))
-        others = list(reward_funcs) if isinstance(reward_funcs, Sequence) else [reward_funcs]
+        others = list(reward_funcs) if isinstance(reward_funcs, (list, tuple)) else [reward_funcs]
         # RLOO's KL penalty is a part of its rewards, and other rewards are summed with ours: there TRL centres.
         self._hooked = not others and not (isinstance(args, RLOOConfig) and args.beta != 0.0)
         check_settings(anchored.config, args, hooked=self._hooked)
