@@ -28,29 +28,39 @@ def serve(control_fd: int, walls: dict[str, Any]) -> None:
     home = isolate.own_pid_namespace() if walls["private"] else -1
     isolate.set_dumpable(False)
     control.send(b"{}")
-    while True:
-        message, fds, _, _ = socket.recv_fds(control, 4096, 8)
-        if not message:
-            return
-        request = json.loads(message)
-        if "stop" in request:  # meant for a run that has ended meanwhile
-            continue
-        started = time.monotonic()
-        if walls["private"]:
-            isolate.next_child_in_new_pid_namespace()
-        pid = os.fork()
-        if pid == 0:
-            _child(fds, walls)
-        if walls["private"]:
-            isolate.back_to_pid_namespace(home)
-        for fd in fds:
-            os.close(fd)
-        # in a namespace of our own, every process but this one belongs to the run
-        count = _tree_cpu_s if walls["private"] and request["many"] else clock.cpu_used_s
-        answer = _supervise(control, pid, request["cpu_s"], request["wall_s"], started, count)
-        if answer is None:
-            return
-        control.send(json.dumps(answer).encode())
+    while _answer_one(control, home, walls):
+        pass
+
+
+def _answer_one(control: socket.socket, home: int, walls: dict[str, Any]) -> bool:
+    """One job; False when the host is gone.
+
+    A function of its own, because the child inherits this frame and a candidate can walk up to it: nothing of an
+    earlier run may be left in its variables, neither to be read nor to make two runs of one program differ.
+    """
+    message, fds, _, _ = socket.recv_fds(control, 4096, 8)
+    if not message:
+        return False
+    request = json.loads(message)
+    if "stop" in request:  # meant for a run that has ended meanwhile
+        return True
+    started = time.monotonic()
+    if walls["private"]:
+        isolate.next_child_in_new_pid_namespace()
+    pid = os.fork()
+    if pid == 0:
+        _child(fds, walls)
+    if walls["private"]:
+        isolate.back_to_pid_namespace(home)
+    for fd in fds:
+        os.close(fd)
+    # in a namespace of our own, every process but this one belongs to the run
+    count = _tree_cpu_s if walls["private"] and request["many"] else clock.cpu_used_s
+    answer = _supervise(control, pid, request["cpu_s"], request["wall_s"], started, count)
+    if answer is None:
+        return False
+    control.send(json.dumps(answer).encode())
+    return True
 
 
 def _child(fds: list[int], walls: dict[str, Any]) -> None:
