@@ -27,9 +27,10 @@ from trueup.loop.driving import drive_in_place, drive_on_loop
 from trueup.loop.guard import Guard
 from trueup.loop.learning import Predictables
 from trueup.loop.outcome import Outcome, form_outcome
-from trueup.loop.schedule import AnchorPlan, plan_anchors, scheduled_fraction
+from trueup.loop.planning import Eligible, anchored_rollouts, plan_active, plan_ahead
+from trueup.loop.schedule import scheduled_fraction
 from trueup.scorers.base import ScorerLike, ScoringCall
-from trueup.types import BoolArray, FloatArray, Group, Rollout, ScoreArray, StepResult
+from trueup.types import BoolArray, FloatArray, Group, Rollout, ScoreArray, StepResult, reason_code
 
 __all__ = ["AnchoredReward"]
 
@@ -91,6 +92,7 @@ class AnchoredReward:
         proxy_range = self.config.proxy_range or gold_range
         self._proxy = None if proxy is None else ScoringCall(proxy, "proxy", proxy_range)
         self._gold = None if gold is None else ScoringCall(gold, "gold", gold_range)
+        self._own = (self._proxy, self._gold, self._verifiers)  # as given, before any `route`
         self._families = FamilyIndex()
         self._calibrator = Calibrator(self.config.calibration, proxy_range, gold_range)
         self._predictables = Predictables(self.config)
@@ -147,8 +149,9 @@ class AnchoredReward:
         """Whether a scorer is async, or two scorers are to run side by side."""
         if any(call is not None and call.is_async for call in (self._proxy, self._gold)):
             return True
-        asks_both = self.config.estimator not in ("gold", "gold_budget", "proxy")
-        return asks_both and (fixed_anchors or not self.config.is_active)
+        config = self.config
+        planned_ahead = fixed_anchors or not config.is_active or config.scores_all_with_gold
+        return config.asks_proxy and config.estimator != "proxy" and planned_ahead
 
     async def _score_groups(
         self,
@@ -267,15 +270,20 @@ class AnchoredReward:
         open_P = ~(request.failed_P | request.undecided_P)
         asked = np.flatnonzero(open_P)
         proxy = ScoreArray.unscored(batch.n_rollouts, "not_selected")
-        plan = self._plan_ahead(request, open_P)
+        eligible = Eligible(batch, open_P, request.shut_P)
+        fraction = self._fraction()
+        plan = plan_ahead(self.config, self.step_index, fraction, eligible, request.anchors)
         if plan is None:  # active: the proxy says where gold is worth most, so gold has to wait for it
             proxy = _spread(await request.score_proxy(asked, request.on_loop), asked, batch.n_rollouts)
-            plan = self._plan_active(request, open_P, proxy.value)
-            chosen = np.flatnonzero(_rollouts_of(plan, batch) & open_P)
+            variance_P = self._predictables.residual_variance.predict(proxy.value, batch.family_P)
+            plan = plan_active(
+                self.config, self.step_index, fraction, eligible, variance_P, request.influence_P
+            )
+            chosen = np.flatnonzero(anchored_rollouts(plan, batch) & open_P)
             answers = await request.score_gold(chosen, request.on_loop)
         else:
-            chosen = np.flatnonzero(_rollouts_of(plan, batch) & open_P)
-            if self.config.estimator in ("gold", "gold_budget"):
+            chosen = np.flatnonzero(anchored_rollouts(plan, batch) & open_P)
+            if not self.config.asks_proxy:
                 answers = await request.score_gold(chosen, request.on_loop)
             else:
                 answers, everyone = await _score_both(request, chosen, asked)
@@ -300,48 +308,11 @@ class AnchoredReward:
             predictables=self._predictables,
         )
 
-    def _plan_ahead(self, request: _Request, open_P: BoolArray) -> AnchorPlan | None:
-        """The plan, where it does not depend on the proxy; None where it does."""
-        config, batch = self.config, request.batch
-        if config.estimator in ("gold", "proxy"):
-            share = 1.0 if config.estimator == "gold" else 0.0
-            n = batch.n_groups
-            return AnchorPlan("group", np.full(n, share), np.full(n, share == 1.0), share)
-        if request.anchors is not None:
-            return _fixed_plan(request.anchors, batch.n_groups, scheduled_fraction(config, self.step_index))
-        if config.is_active:
-            return None
-        if config.anchor_unit == "rollout":
-            return plan_anchors(config, self.step_index, batch.rollout_keys, open_P, raised_U=request.shut_P)
-        open_G = np.logical_or.reduceat(open_P, batch.starts_G)
-        raised_G = request.shut_P[batch.starts_G]
-        return plan_anchors(config, self.step_index, batch.group_keys, open_G, raised_U=raised_G)
-
-    def _plan_active(self, request: _Request, open_P: BoolArray, proxy_P: FloatArray) -> AnchorPlan:
-        batch, influence_P = request.batch, request.influence_P
-        variance_P = self._predictables.residual_variance.predict(proxy_P, batch.family_P)
-        if self.config.anchor_unit == "rollout":
-            return plan_anchors(
-                self.config,
-                self.step_index,
-                batch.rollout_keys,
-                open_P,
-                variance_P,
-                influence_P,
-                raised_U=request.shut_P,
-            )
-        if influence_P is not None:
-            variance_P = variance_P * influence_P
-        variance_G = np.add.reduceat(np.where(open_P, variance_P, 0.0), batch.starts_G)
-        open_G = np.logical_or.reduceat(open_P, batch.starts_G)
-        return plan_anchors(
-            self.config,
-            self.step_index,
-            batch.group_keys,
-            open_G,
-            variance_G,
-            raised_U=request.shut_P[batch.starts_G],
-        )
+    def _fraction(self) -> float:
+        """Fraction of units that the schedule wants anchored at this step."""
+        if self.config.schedule == "adaptive":
+            return self._predictables.anchor_fraction
+        return scheduled_fraction(self.config, self.step_index)
 
     def _commit(self, outcome: Outcome) -> StepResult:
         """The only place that changes state."""
@@ -351,6 +322,42 @@ class AnchoredReward:
         self._next_group += outcome.batch.n_groups
         self.step_index += 1
         return outcome.result(refit, events)
+
+    # -- for adapters -----------------------------------------------------------------------------------------
+
+    def route(
+        self,
+        scorer: Callable[[ScoringCall], ScorerLike],
+        verifier: Callable[[VerifierLike], VerifierLike],
+    ) -> None:
+        """Put `scorer(call)` and `verifier(v)` in the place of the scorers and verifiers that were given.
+
+        Adapters spread the scoring of one step over ranks with it. A second call starts from the originals again.
+        """
+        proxy, gold, verifiers = self._own
+        self._proxy, self._gold = (
+            None if call is None else ScoringCall(scorer(call), call.role, call.limits)
+            for call in (proxy, gold)
+        )
+        self._verifiers = tuple(map(verifier, verifiers))
+
+    def evaluate(self, rollouts: Sequence[Rollout]) -> ScoreArray:
+        """Constraints and gold alone, for held-out rollouts: n scores, no anchors, no change of state.
+
+        It asks the scorer that was given, in this process, whatever `route` has put in its place.
+        """
+        _, gold, verifiers = self._own
+        if gold is None:
+            raise ConfigError("evaluate needs a gold scorer, got None. Nothing was scored. Give one.")
+        failed, undecided = check_constraints(verifiers, rollouts)
+        asked = np.flatnonzero(~(failed | undecided))
+        coroutine = gold([rollouts[i] for i in asked.tolist()])
+        answers = _spread(
+            drive_on_loop(coroutine) if gold.is_async else drive_in_place(coroutine), asked, failed.size
+        )
+        answers.code[undecided] = reason_code("verifier_unknown")
+        answers.value[failed], answers.code[failed] = self.config.gold_range[0], 0
+        return answers
 
     # -- state ------------------------------------------------------------------------------------------------
 
@@ -422,24 +429,6 @@ def _spread(some: ScoreArray, index: np.ndarray, n: int) -> ScoreArray:
     everyone.code[index] = some.code
     details = {int(index[i]): text for i, text in some.details.items()}
     return ScoreArray(everyone.value, everyone.code, details)
-
-
-def _rollouts_of(plan: AnchorPlan, batch: Batch) -> BoolArray:
-    return plan.anchored_U if plan.unit == "rollout" else plan.anchored_U[batch.group_P]
-
-
-def _fixed_plan(anchors: Iterable[int], n_groups: int, planned: float) -> AnchorPlan:
-    index = list(anchors)
-    if any(isinstance(i, bool) or not isinstance(i, (int, np.integer)) for i in index):
-        raise GroupError(f"anchors must be indices of groups, got {index!r}. Nothing was scored.")
-    if len(set(index)) < len(index) or any(not 0 <= i < n_groups for i in index):
-        raise GroupError(
-            f"anchors must be distinct indices of groups from 0 to {n_groups - 1}, got {index}. "
-            "A group would be counted twice or not at all. Nothing was scored."
-        )
-    anchored = np.zeros(n_groups, np.bool_)
-    anchored[index] = True
-    return AnchorPlan("group", np.full(n_groups, len(index) / n_groups), anchored, planned)
 
 
 def _checked_influence(influence: ArrayLike | None, n: int) -> FloatArray | None:

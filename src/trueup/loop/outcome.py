@@ -83,7 +83,7 @@ class Outcome:
         self, calibrator: Calibrator, predictables: Predictables, first_group: int
     ) -> Mapping[str, Any] | None:
         """Update every predictable quantity from this step; returns the report of a refit, if one was due."""
-        if self.config.estimator in ("gold", "gold_budget", "proxy"):
+        if not self.config.learns:
             return None
         index = self.pairs
         family = self.batch.family_P[index]
@@ -106,6 +106,8 @@ class Outcome:
         if not self.anchored_P.any():
             return
         predictables.spread.update(*self._gold_variance(), predictables.scale_fade)
+        if self.config.mode == "shadow":
+            return
         if self.config.estimator == "control_variate":
             predictables.coefficient_estimate.update(*_inner_products(s))
         elif self.config.estimator == "mse":
@@ -289,7 +291,9 @@ def form_outcome(
         anchor_weight=predictables.weighter.weight,
     )
     with np.errstate(invalid="ignore"):
-        rewards_GN, advantages_GN = ESTIMATORS[config.estimator](scores)
+        rewards_GN, advantages_GN = ESTIMATORS["gold" if config.mode == "shadow" else config.estimator](
+            scores
+        )
     rewards, advantages = batch.flat(rewards_GN), batch.flat(advantages_GN)
     notes: tuple[str, ...] = ()
     proxy_code = np.where((proxy.code == 0) & shut_P, np.int8(reason_code("guarded")), proxy.code)
@@ -337,7 +341,7 @@ def _reasons(
     if not missing.any():
         return np.zeros(rewards.size, np.int8)
     not_selected = np.int8(reason_code("not_selected"))
-    trains_on_gold = config.estimator in ("gold", "gold_budget")
+    trains_on_gold = config.estimator in ("gold", "gold_budget") or config.mode == "shadow"
     code = np.where(anchored & (gold.code != 0), gold.code, not_selected if trains_on_gold else proxy_code)
     code = np.where(undecided, np.int8(reason_code("verifier_unknown")), code)
     return np.where(missing, code, 0).astype(np.int8)
