@@ -123,8 +123,8 @@ def test_without_torch_there_is_one_rank_and_torch_is_not_loaded_for_it():
 
 @pytest.mark.parametrize(
     ("estimator", "hook"),
-    [("corrected", False), ("gold", False), ("proxy", False), ("gold_budget", False), ("adaptive", False), ("wmrl", True),
-     ("control_variate", True), ("mse", True)],
+    [("corrected", False), ("adaptive", False), ("gold", False), ("proxy", False), ("gold_budget", False),
+     ("wmrl", True), ("control_variate", True), ("mse", True)],
 )  # fmt: skip
 def test_only_advantages_that_are_no_centred_rewards_need_a_hook(estimator, hook):
     assert needs_hook(AnchorConfig(estimator=estimator)) is hook
