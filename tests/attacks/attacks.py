@@ -352,7 +352,7 @@ attack(
 )  # fmt: skip
 attack(
     "environment", "read", "wrong_value",
-    "import os\ndef solve(x):\n    bad = [k for k in os.environ if k not in ('PYTHONHASHSEED', 'LANG', 'HOME', 'PATH', 'PWD', 'LC_CTYPE')]\n"
+    "import os\ndef solve(x):\n    bad = [k for k in os.environ if k not in ('PYTHONHASHSEED', 'LANG', 'HOME', 'PATH', 'PWD', 'LC_CTYPE', 'OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS', 'MKL_NUM_THREADS')]\n"
     "    return bad or 0",
 )  # fmt: skip
 attack(
@@ -527,6 +527,12 @@ attack(
 )
 attack("crash", "bomb", "signal_11", "import ctypes\ndef solve(x): return ctypes.string_at(0)")
 attack("abort", "bomb", "signal_6 signal_11 signal_4", "import os\ndef solve(x): os.abort()")
+
+attack(
+    "tiny_threads", "bomb", "exception memory cpu_limit timeout",
+    "import threading, time\nthreading.stack_size(32768)\ndef solve(x):\n    while True: threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
+    slow=True,
+)  # fmt: skip
 
 # --- signals and limits -----------------------------------------------------------------------------------
 attack(

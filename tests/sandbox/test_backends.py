@@ -160,6 +160,35 @@ def test_the_candidate_is_nobody_even_when_trueup_runs_as_root():
     assert 0 not in uids
 
 
+@pytest.mark.parametrize("backend", ["zygote", "bwrap", "landlock"])
+def test_a_run_has_four_descriptors_however_many_its_host_has(backend):
+    if backend not in WORKING:
+        pytest.skip(f"{backend} does not work here")
+    # fstat asks for each number without opening anything
+    source = (
+        "import os\ndef solve(n):\n    found = []\n    for fd in range(n):\n"
+        "        try: os.fstat(fd)\n        except OSError: continue\n        found.append(fd)\n    return found"
+    )
+    files = [open(os.devnull) for _ in range(400)]  # noqa: PTH123, SIM115
+    try:
+        with Sandbox(slots=1, backend=backend) as box:
+            assert box.run(source, inputs=[[2000]]).calls[0].value == [0, 1, 2, 3]
+    finally:
+        for file in files:
+            file.close()
+
+
+def test_named_packages_are_deterministic_too():
+    if not WORKING:
+        pytest.skip("nothing isolates here")
+    seen = set()
+    for _ in range(2):
+        with Sandbox(slots=1, packages=["numpy"]) as box:
+            source = "import numpy as np\ndef solve(n): return np.random.rand(n).tolist()"
+            seen |= {repr(box.run(source, inputs=[[3]]).calls) for _ in range(2)}
+    assert len(seen) == 1
+
+
 def test_the_package_of_the_guest_imports_the_standard_library_only():
     folder = Path(trueup.__file__).parent / "sandbox" / "guest"
     for file in folder.glob("*.py"):

@@ -221,6 +221,7 @@ class Outcome:
             "trueup/anchor/planned_fraction": self.plan.planned_fraction,
             "trueup/anchor_weight": s.anchor_weight,
             "trueup/coefficient": s.coefficient,
+            "trueup/kappa": s.kappa if s.leaning_GN is None else _mean(s.leaning_GN),
             "trueup/scale": s.scale,
             "trueup/calibration/clipped_fraction": self.clipped_fraction,
             "trueup/unscored/fraction": float((self.code_P != 0).mean()),

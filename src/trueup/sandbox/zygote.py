@@ -56,6 +56,7 @@ class Zygote:
                 stderr=self._log,
                 pass_fds=inherited,
                 env=CLEAN_ENV,
+                cwd="/",  # a candidate behind Landlock would learn ours
                 start_new_session=True,
             )
         except OSError as error:

@@ -27,27 +27,37 @@ def serve(control_fd: int, walls: dict[str, Any]) -> None:
     home = isolate.own_pid_namespace() if walls["private"] else -1
     isolate.set_dumpable(False)
     control.send(b"{}")
-    while True:
-        message, fds, _, _ = socket.recv_fds(control, 4096, 8)
-        if not message:
-            return
-        request = json.loads(message)
-        if "stop" in request:  # meant for a run that has ended meanwhile
-            continue
-        started = time.monotonic()
-        if walls["private"]:
-            isolate.next_child_in_new_pid_namespace()
-        pid = os.fork()
-        if pid == 0:
-            _child(fds, walls)
-        if walls["private"]:
-            isolate.back_to_pid_namespace(home)
-        for fd in fds:
-            os.close(fd)
-        answer = _supervise(control, pid, request["cpu_s"], request["wall_s"], started)
-        if answer is None:
-            return
-        control.send(json.dumps(answer).encode())
+    while _answer_one(control, home, walls):
+        pass
+
+
+def _answer_one(control: socket.socket, home: int, walls: dict[str, Any]) -> bool:
+    """One job; False when the host is gone.
+
+    A function of its own, because the child inherits this frame and a candidate can walk up to it: nothing of an
+    earlier run may be left in its variables, neither to be read nor to make two runs of one program differ.
+    """
+    message, fds, _, _ = socket.recv_fds(control, 4096, 8)
+    if not message:
+        return False
+    request = json.loads(message)
+    if "stop" in request:  # meant for a run that has ended meanwhile
+        return True
+    started = time.monotonic()
+    if walls["private"]:
+        isolate.next_child_in_new_pid_namespace()
+    pid = os.fork()
+    if pid == 0:
+        _child(fds, walls)
+    if walls["private"]:
+        isolate.back_to_pid_namespace(home)
+    for fd in fds:
+        os.close(fd)
+    answer = _supervise(control, pid, request["cpu_s"], request["wall_s"], started)
+    if answer is None:
+        return False
+    control.send(json.dumps(answer).encode())
+    return True
 
 
 def _child(fds: list[int], walls: dict[str, Any]) -> None:
@@ -107,7 +117,8 @@ def _supervise(
         os.kill(pid, signal.SIGKILL)
     _, status, usage = os.wait4(pid, 0)
     code = os.waitstatus_to_exitcode(status)
-    if code == -signal.SIGXCPU and not stopped:
+    spent = usage.ru_utime + usage.ru_stime > cpu_s  # the kernel's own limit may have been quicker than we
+    if not stopped and (code == -signal.SIGXCPU or (code == -signal.SIGKILL and spent)):
         stopped = "cpu_limit"
     return {
         "exit": code if code >= 0 else None,
