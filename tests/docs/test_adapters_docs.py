@@ -18,7 +18,10 @@ def test_every_adapter_is_in_the_table_and_says_how_it_was_tested():
     shared = {"__init__", "ranks", "reward_function", "state", "stream", "trl_checks", "verl_pending"}
     modules = {p.stem for p in (ROOT / "src" / "trueup" / "adapters").glob("*.py")} - shared
     assert named == modules
-    assert all(how.startswith(("the installed package", "recorded signature")) for _, how in rows)
+    assert all(
+        how.startswith(("the installed package", "the released file", "recorded signature"))
+        for _, how in rows
+    )
     for path in re.findall(r"`(tests/[\w/.]+|examples/[\w/.]+)`", TRAINERS):
         assert (ROOT / path).exists(), path
 
