@@ -86,6 +86,7 @@ def test_a_yaml_task_is_the_same_task(run, gold, tmp_path):
 
 def test_the_table_for_people_names_the_check_and_the_reward(run, gold, tmp_path):
     gold["days"][0]["items"] = []
+    gold["days"][1]["items"][0]["id"] = "[/red][bold]"
     (tmp_path / "plan.json").write_text(json.dumps(gold))
     code, out, _ = run("verify", TASK, tmp_path / "plan.json")
     assert code == 1

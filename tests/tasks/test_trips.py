@@ -41,7 +41,7 @@ def test_breaking_one_constraint_flips_exactly_its_check(tasks):
     assert table.compared > 120
     assert sum(table.cases.values()) > 120
     # So few draws may hit a check never alone; the long run below asks for ten hits each.
-    assert sum(n == 0 for n in table.cases.values()) <= 5
+    assert sum(n == 0 for n in table.cases.values()) <= 3
 
 
 @pytest.mark.slow

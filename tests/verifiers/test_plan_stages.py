@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from trueup.rewards import gate
 from trueup.types import Verdict
@@ -133,3 +136,33 @@ def test_the_autumn_hour_in_a_plan_leaves_it_undecided_until_an_offset_is_given(
     second = verifier.verify(unclear.replace("25T01:30", "25T01:30+00:00"))
     assert first.failed == ("nights",)
     assert second.feasible is True
+
+
+junk = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+stamps = st.sampled_from(
+    ["2026-06-05T06:00", "2026-06-05T23:59", "2026-06-06T02:30", "9999-12-31T23:59", "0001-01-01T00:00",
+     "2026-06-05T13:00Z", "2026-06-05T13:00+14:59", "2026-06-05T24:00", "２０２６-06-05T10:00"]
+)  # fmt: skip
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@given(st.data())
+def test_whatever_a_policy_writes_gets_a_verdict_and_no_exception(weekend, plan, data):
+    plan = copy.deepcopy(plan)
+    for _ in range(data.draw(st.integers(1, 3))):
+        day = plan["days"][data.draw(st.integers(0, len(plan["days"]) - 1))]
+        if not isinstance(day, dict) or not day.get("items"):
+            continue
+        target = data.draw(st.sampled_from(day["items"]))
+        key = data.draw(st.sampled_from(["id", "kind", "place", "service", "start", "end", "via", "extra"]))
+        target[key] = data.draw(junk | stamps | st.sampled_from(["visit", "move", "stay", "museum", "Twin"]))
+    for answer in (plan, data.draw(junk)):
+        report = weekend.verify(answer)
+        assert len(report.results) == len(weekend.specs)
+        assert not any(r.verdict is Verdict.ERROR for r in report.results), report.undecided
+        reward = gate(report, 0.5)
+        assert reward.value is None or 0.0 <= reward.value <= 1.0

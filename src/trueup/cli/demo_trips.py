@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
+from trueup.cli.tables import progress_bar, wide_console
 from trueup.errors import MissingExtraError
 from trueup.experiments.trips_demo import ARMS, TripsSettings, run_trips_demo
 
@@ -28,10 +27,10 @@ def trips(out: Path, seeds: int, steps: int, as_json: bool) -> None:
 
     The judge's score has a known exploit. A weighted sum lets it pay for broken constraints; the gate does not,
     but still follows it among feasible plans; gold on a tenth of the rollouts, or a refreshed reward model,
-    closes that as well. About a minute on one core.
+    closes that as well. A few minutes on one core.
     """
     settings = TripsSettings(n_seeds=seeds, n_steps=steps)
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    with progress_bar() as progress:
         bar = progress.add_task("training", total=seeds * len(ARMS))
         results = run_trips_demo(settings, lambda n: progress.advance(bar, n))
     out.mkdir(parents=True, exist_ok=True)
@@ -47,7 +46,7 @@ def trips(out: Path, seeds: int, steps: int, as_json: bool) -> None:
 
 
 def _print(results: dict[str, Any], out: Path) -> None:
-    console = Console()
+    console = wide_console()
     table = Table(
         "reward", "feasible", "gold value", "judge", "exploit", "gold runs", box=None, pad_edge=False
     )

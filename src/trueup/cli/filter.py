@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from trueup.cli.tables import wide_console
 from trueup.errors import DataError
 from trueup.rewards.filter import Filtered, read_checks
 from trueup.rewards.filter import filter_rollouts as run_filter
@@ -109,7 +110,7 @@ def _print(result: Filtered) -> None:
     columns = ("kept", "infeasible", "unknown", "near_duplicate", "exploit")
     table = Table("family", *columns, box=None, pad_edge=False)
     for family, counts in result.composition().items():
-        table.add_row(family, *(str(counts.get(c, 0)) for c in columns))
-    console = Console()
+        table.add_row(escape(family), *(str(counts.get(c, 0)) for c in columns))
+    console = wide_console()
     console.print(table)
     console.print(f"\nkept {len(result.kept)} of {len(result.outcome)}")

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import Progress
 
+from trueup.cli.tables import progress_bar
 from trueup.errors import DataError
 from trueup.tasks.trips.world import LEVELS
 
@@ -47,7 +46,7 @@ def generate(n: int, level: int, seed: int, out: Path, effort: float, as_json: b
 
     out.mkdir(parents=True, exist_ok=True)
     index = []
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    with progress_bar() as progress:
         bar = progress.add_task("solving", total=n)
         for i in range(n):
             made = draw_task(seed + i, level, effort)
@@ -105,7 +104,7 @@ def mutations(ctx: click.Context, tasks: tuple[Path, ...], n: int, seed: int, as
     loaded = [load_task(path) for path in tasks]
     if without := [t.id for t in loaded if t.gold is None]:
         raise DataError(f"A task must carry a gold plan to be mutated, got none in {', '.join(without)}.")
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    with progress_bar() as progress:
         bar = progress.add_task("mutating", total=n * len(AIMS))
         table = mutation_table(loaded, n, seed, lambda k: progress.advance(bar, k))
     if as_json:

@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import click
-from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from trueup.cli.tables import wide_console
 from trueup.errors import DataError
 from trueup.rewards import gate
 from trueup.types import Score
@@ -75,9 +76,10 @@ def _print(report: Report, reward: Score) -> None:
     for r in report.results:
         margin = "" if r.margin is None else f"{r.margin:+g} {r.unit}"
         style = _COLOUR[str(r.verdict)]
-        note = ", ".join(r.witness[:4]) or r.detail
+        # The witness quotes the plan, and a plan may contain what rich would read as markup.
+        note = escape(", ".join(r.witness[:4]) or r.detail)
         table.add_row(r.name + ("" if r.hard else " (soft)"), f"[{style}]{r.verdict}[/]", margin, note)
-    console = Console()
+    console = wide_console()
     console.print(table)
     word = {True: "feasible", False: "infeasible", None: "cannot be told"}[report.feasible]
     value = "none" if reward.value is None else f"{reward.value:.4f}"

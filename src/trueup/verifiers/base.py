@@ -13,7 +13,7 @@ obligation is refused: its best answer would be the empty one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -33,6 +33,7 @@ __all__ = [
     "VerifierSpec",
     "error_result",
     "obligation_credit",
+    "require_valid",
     "run_check",
     "to_result",
     "validate_cases",
@@ -247,11 +248,3 @@ def require_valid(verify: Callable[[Any], Report], cases: Iterable[Case], task: 
             + "; ".join(str(w) for w in wrong)
             + ". A reward from it would be wrong. Mend the constraint or the example."
         )
-
-
-def count_verdicts(results: Iterable[VerifierResult]) -> Mapping[str, int]:
-    """How often each verdict occurs, for tables."""
-    counts = dict.fromkeys((str(v) for v in Verdict), 0)
-    for result in results:
-        counts[str(result.verdict)] += 1
-    return counts

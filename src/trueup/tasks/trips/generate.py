@@ -18,8 +18,8 @@ from trueup.tasks.trips.soft import place_values
 from trueup.tasks.trips.text import render_prompt
 from trueup.tasks.trips.world import LEVELS, draw_tables
 from trueup.verifiers.plan import PlanVerifier, TripTask
-from trueup.verifiers.plan.constraints import computed
 from trueup.verifiers.plan.oracle import Oracle, Solution
+from trueup.verifiers.plan.prohibitions import computed
 
 __all__ = ["GeneratedTask", "draw_task"]
 

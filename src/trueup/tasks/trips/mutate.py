@@ -168,6 +168,15 @@ def _again(rng: random.Random, task: TripTask, plan: Plan, lines: Lines) -> bool
     return True
 
 
+def _hotels_count(rng: random.Random, task: TripTask, plan: Plan, lines: Lines) -> bool:
+    """No repeats among hotels or restaurants either."""
+    line = _line(lines, "no_repeat")
+    if line is None:
+        return False
+    line["kinds"] = [*line["kinds"], rng.choice(("hotel", "restaurant"))]
+    return True
+
+
 def _other_service(rng: random.Random, task: TripTask, plan: Plan, lines: Lines) -> bool:
     item = _pick(rng, _items(plan, "move"))
     if item is None:
@@ -233,7 +242,8 @@ def _poorer(rng: random.Random, task: TripTask, plan: Plan, lines: Lines) -> boo
 def _long_change(rng: random.Random, task: TripTask, plan: Plan, lines: Lines) -> bool:
     line = _line(lines, "connections")
     if line is None:
-        return False
+        line = {"check": "connections"}
+        lines.append(line)
     line["minutes"] = rng.choice((300, 2000, 9000))
     return True
 
@@ -319,7 +329,7 @@ AIMS: dict[str, tuple[Aim, ...]] = {
     "time_window": (_narrow,),
     "precedence": (_reversed_order,),
     "must_avoid": (_avoid_seen,),
-    "no_repeat": (_again,),
+    "no_repeat": (_again, _hotels_count),
     "modes_banned": (_ban_used,),
     "closed_loop": (_drop_last_move,),
     "day_window": (_short_day, _earlier),
@@ -327,7 +337,7 @@ AIMS: dict[str, tuple[Aim, ...]] = {
     "continuity": (_teleport, _teleport, _other_service),
     "transit": (_other_way, _earlier),
     "timetable": (_late_train, _other_service),
-    "opening_hours": (_earlier, _longer),
+    "opening_hours": (_earlier,),  # or `_closed`: a place shuts on the day of a visit
     "dwell": (_shorter,),
     "capacity": (),  # see `_crowd`: the party grows
 }
@@ -347,6 +357,18 @@ def _crowd(rng: random.Random, task: TripTask) -> TripTask:
     return TripTask.from_dict(raw)
 
 
+def _closed(rng: random.Random, task: TripTask, plan: Plan) -> TripTask | None:
+    """A visited place is shut on the local date of the visit, or opens a minute too late."""
+    raw = task.model_dump(mode="json")
+    item = _pick(rng, _items(plan, "visit"))
+    row = next(p for p in raw["places"] if p["id"] == item["place"])
+    if not isinstance(row["hours"], dict):
+        return None
+    late = f"{_shift(item['start'], 1)[11:16]}-23:59"
+    row["hours"]["dates"][item["start"][:10]] = [] if rng.random() < 0.5 else [late]
+    return TripTask.from_dict(raw)
+
+
 def mutate(rng: random.Random, task: TripTask, aim: str) -> Mutation | None:
     """One change of the task's gold plan aimed at `aim`; None when this task offers no way to make it.
     Afterwards the stated cost is made true again, unless the claim was the aim."""
@@ -355,6 +377,9 @@ def mutate(rng: random.Random, task: TripTask, aim: str) -> Mutation | None:
         return None
     if aim == "capacity":
         return Mutation(aim, plan, _crowd(rng, task))
+    if aim == "opening_hours" and rng.random() < 0.5:
+        shut = _closed(rng, task, plan)
+        return None if shut is None else Mutation(aim, plan, shut)
     change = rng.choice(AIMS[aim])
     if not change(rng, task, plan, lines):
         return None

@@ -12,7 +12,7 @@ from trueup.types import Verdict
 from trueup.verifiers.base import Finding
 from trueup.verifiers.plan.clock import DAY_MIN
 from trueup.verifiers.plan.compiled import CompiledTrip, ResolvedPlan
-from trueup.verifiers.plan.constraints import Check, Constraint, smallest
+from trueup.verifiers.plan.constraint import Check, Constraint, smallest
 
 __all__ = ["ALWAYS"]
 

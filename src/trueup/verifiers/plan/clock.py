@@ -20,7 +20,8 @@ __all__ = ["Instant", "Zone", "merge_windows", "parse_clock", "parse_span", "utc
 DAY_MIN = 24 * 60
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STAMP = re.compile(
-    r"(\d{4}-\d{2}-\d{2})T([01]\d|2[0-3]):([0-5]\d)(?::00)?(Z|[+-](?:0\d|1[0-4]):[0-5]\d)?", re.ASCII
+    r"((?:19|20|21)\d{2}-\d{2}-\d{2})T([01]\d|2[0-3]):([0-5]\d)(?::00)?(Z|[+-](?:0\d|1[0-4]):[0-5]\d)?",
+    re.ASCII,
 )
 _CLOCK = re.compile(r"([01]\d|2[0-4]):([0-5]\d)", re.ASCII)
 _CACHE_LIMIT = 50_000

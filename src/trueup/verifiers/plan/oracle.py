@@ -20,8 +20,10 @@ from itertools import combinations, pairwise, permutations
 from typing import Any, Literal, TypeAlias
 
 from trueup.errors import DataError, MissingExtraError
-from trueup.verifiers.plan.constraints import Constraint, MinStay, parse_constraints
+from trueup.verifiers.plan.constraint import Constraint
+from trueup.verifiers.plan.constraints import parse_constraints
 from trueup.verifiers.plan.model import TripTask
+from trueup.verifiers.plan.obligations import MinStay
 from trueup.verifiers.plan.oracle_model import EMPTY, EPOCH, Slot, SlotModel, TaskTables
 from trueup.verifiers.plan.oracle_rules import ALWAYS_RULES, RULES
 

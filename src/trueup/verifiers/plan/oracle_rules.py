@@ -8,9 +8,22 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from trueup.verifiers.plan import constraints as rows
+from trueup.verifiers.plan.constraint import Where
 from trueup.verifiers.plan.model import Place
+from trueup.verifiers.plan.obligations import Count, Meals, MinStay, MustVisit, Nights
 from trueup.verifiers.plan.oracle_model import EMPTY, Slot, SlotModel, TaskTables
+from trueup.verifiers.plan.prohibitions import (
+    Budget,
+    Claim,
+    ClosedLoop,
+    Connections,
+    DayWindow,
+    ModesBanned,
+    MustAvoid,
+    NoRepeat,
+    Precedence,
+    TimeWindow,
+)
 
 __all__ = ["ALWAYS_RULES", "RULES"]
 
@@ -25,7 +38,7 @@ def _is_used(slot: Slot) -> Any:
     return 1 if empty is None else empty.negated()
 
 
-def _matches(where: rows.Where, place: Place) -> bool:
+def _matches(where: Where, place: Place) -> bool:
     """Does a place meet every key that `where` gives?"""
     return all(
         (
@@ -132,7 +145,7 @@ def capacity(tables: TaskTables, model: SlotModel, holds: Any, line: None) -> No
 # --- obligations --------------------------------------------------------------------------------------
 
 
-def must_visit(tables: TaskTables, model: SlotModel, holds: Any, line: rows.MustVisit) -> None:
+def must_visit(tables: TaskTables, model: SlotModel, holds: Any, line: MustVisit) -> None:
     for name in line.places:
         model.require_one([s.pick[key] for s in model.slots if (key := ("place", name)) in s.pick], holds)
 
@@ -171,18 +184,18 @@ def _all_of(model: SlotModel, literals: list[Any]) -> Any:
     return out
 
 
-def nights(tables: TaskTables, model: SlotModel, holds: Any, line: rows.Nights) -> None:
+def nights(tables: TaskTables, model: SlotModel, holds: Any, line: Nights) -> None:
     for night in range(tables.task.days - 1):
         model.require_one(_covers(tables, model, night, None, 60 * line.min_hours), holds)
 
 
-def min_stay(tables: TaskTables, model: SlotModel, holds: Any, line: rows.MinStay) -> None:
+def min_stay(tables: TaskTables, model: SlotModel, holds: Any, line: MinStay) -> None:
     all_nights = range(tables.task.days)
     slept = [model.any_of(_covers(tables, model, night, {line.city}, 0)) for night in all_nights]
     model.when(sum(slept) >= line.nights, holds)
 
 
-def meals(tables: TaskTables, model: SlotModel, holds: Any, line: rows.Meals) -> None:
+def meals(tables: TaskTables, model: SlotModel, holds: Any, line: Meals) -> None:
     for day in line.days if line.days is not None else range(1, tables.task.days + 1):
         for window in line.windows:
             lo, hi = _minutes(window)
@@ -199,7 +212,7 @@ def meals(tables: TaskTables, model: SlotModel, holds: Any, line: rows.Meals) ->
             model.require_one(options, holds)
 
 
-def count(tables: TaskTables, model: SlotModel, holds: Any, line: rows.Count) -> None:
+def count(tables: TaskTables, model: SlotModel, holds: Any, line: Count) -> None:
     names = [p.id for p in tables.task.places if _matches(line.where, p)]
     bins = range(tables.task.days) if line.per == "day" else [None]
     for day in bins:
@@ -246,11 +259,11 @@ def _priced(tables: TaskTables, model: SlotModel, price: Any, lit: Any) -> Any:
     return cost * lit
 
 
-def budget(tables: TaskTables, model: SlotModel, holds: Any, line: rows.Budget) -> None:
+def budget(tables: TaskTables, model: SlotModel, holds: Any, line: Budget) -> None:
     model.when(_total_cost(tables, model) <= int(Fraction(line.limit) / tables.minor), holds)
 
 
-def claim(tables: TaskTables, model: SlotModel, holds: Any, line: rows.Claim) -> None:
+def claim(tables: TaskTables, model: SlotModel, holds: Any, line: Claim) -> None:
     if not model.fixed:
         return  # stated after the plan is made
     stated = model.claims.get(line.quantity)
@@ -267,7 +280,7 @@ def claim(tables: TaskTables, model: SlotModel, holds: Any, line: rows.Claim) ->
     model.when(abs(Fraction(repr(float(stated))) - truth) <= Fraction(line.tolerance), holds)
 
 
-def connections(tables: TaskTables, model: SlotModel, holds: Any, line: rows.Connections) -> None:
+def connections(tables: TaskTables, model: SlotModel, holds: Any, line: Connections) -> None:
     for i, a in enumerate(model.slots):
         first = model.any_of([lit for _, lit in a.services()])
         for b in model.slots[i + 1 :]:
@@ -275,7 +288,7 @@ def connections(tables: TaskTables, model: SlotModel, holds: Any, line: rows.Con
             model.when(b.start >= a.end + line.minutes, holds, first, second)
 
 
-def time_window(tables: TaskTables, model: SlotModel, holds: Any, line: rows.TimeWindow) -> None:
+def time_window(tables: TaskTables, model: SlotModel, holds: Any, line: TimeWindow) -> None:
     lo, hi = (tables.on(line.date, m, line.place) for m in _minutes(line.span))
     for slot in model.slots:
         lit = slot.pick.get(("place", line.place), 0)
@@ -283,7 +296,7 @@ def time_window(tables: TaskTables, model: SlotModel, holds: Any, line: rows.Tim
         model.when(slot.end <= hi, holds, lit)
 
 
-def precedence(tables: TaskTables, model: SlotModel, holds: Any, line: rows.Precedence) -> None:
+def precedence(tables: TaskTables, model: SlotModel, holds: Any, line: Precedence) -> None:
     for later in model.slots:
         lit = later.pick.get(("place", line.after), 0)
         options = [
@@ -294,21 +307,21 @@ def precedence(tables: TaskTables, model: SlotModel, holds: Any, line: rows.Prec
         model.require_one(options, holds, lit)
 
 
-def must_avoid(tables: TaskTables, model: SlotModel, holds: Any, line: rows.MustAvoid) -> None:
+def must_avoid(tables: TaskTables, model: SlotModel, holds: Any, line: MustAvoid) -> None:
     for slot in model.slots:
         for name, lit in slot.places():
             if name in line.places:
                 model.forbid(holds, lit)
 
 
-def no_repeat(tables: TaskTables, model: SlotModel, holds: Any, line: rows.NoRepeat) -> None:
+def no_repeat(tables: TaskTables, model: SlotModel, holds: Any, line: NoRepeat) -> None:
     for place in tables.task.places:
         if place.kind in line.kinds:
             key = ("place", place.id)
             model.when(sum(s.pick[key] for s in model.slots if key in s.pick) <= 1, holds)
 
 
-def modes_banned(tables: TaskTables, model: SlotModel, holds: Any, line: rows.ModesBanned) -> None:
+def modes_banned(tables: TaskTables, model: SlotModel, holds: Any, line: ModesBanned) -> None:
     for slot in model.slots:
         for name, lit in slot.services():
             if tables.service[name].mode in line.modes:
@@ -318,7 +331,7 @@ def modes_banned(tables: TaskTables, model: SlotModel, holds: Any, line: rows.Mo
                 model.forbid(holds, lit, slot.hop)
 
 
-def closed_loop(tables: TaskTables, model: SlotModel, holds: Any, line: rows.ClosedLoop) -> None:
+def closed_loop(tables: TaskTables, model: SlotModel, holds: Any, line: ClosedLoop) -> None:
     if not model.slots:
         return
     home = tables.index[tables.task.home]
@@ -330,7 +343,7 @@ def closed_loop(tables: TaskTables, model: SlotModel, holds: Any, line: rows.Clo
     model.when(model.slots[-1].after == home, holds)
 
 
-def day_window(tables: TaskTables, model: SlotModel, holds: Any, line: rows.DayWindow) -> None:
+def day_window(tables: TaskTables, model: SlotModel, holds: Any, line: DayWindow) -> None:
     lo, hi = (int(x[:2]) * 60 + int(x[3:]) for x in (line.earliest, line.latest))
     for slot in model.slots:
         for name, lit in slot.places():

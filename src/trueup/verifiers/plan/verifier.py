@@ -31,7 +31,8 @@ from trueup.verifiers.base import (
 )
 from trueup.verifiers.plan.always import ALWAYS
 from trueup.verifiers.plan.compiled import CompiledTrip, ResolvedPlan
-from trueup.verifiers.plan.constraints import Check, Constraint, parse_constraints
+from trueup.verifiers.plan.constraint import Check, Constraint
+from trueup.verifiers.plan.constraints import parse_constraints
 from trueup.verifiers.plan.model import Plan, TripTask, parse_plan
 
 __all__ = ["STAGES", "PlanVerifier", "RolloutVerifier", "load_task", "read_data"]
