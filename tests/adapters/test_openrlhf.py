@@ -1,7 +1,12 @@
-"""OpenRLHF's experience maker, held to what was recorded of its released source; tensors are real."""
+"""OpenRLHF's experience maker: held to what was recorded of its released source, and to the released file itself where
+it lies (`pip install --no-deps openrlhf==0.11.2`), without the packages that only its models and cluster need."""
 
+import importlib
+import importlib.util
 import inspect
 import json
+import sys
+import types
 from dataclasses import make_dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,7 +41,9 @@ class Maker:
         self.strategy = SimpleNamespace(
             args=SimpleNamespace(
                 rollout=SimpleNamespace(n_samples_per_prompt=3),
-                algo=SimpleNamespace(advantage=SimpleNamespace(estimator=estimator)),
+                algo=SimpleNamespace(
+                    advantage=SimpleNamespace(estimator=estimator, gamma=1.0, lambd=1.0, no_std_norm=True)
+                ),
                 reward=SimpleNamespace(clip_range=clip),
             )
         )
@@ -48,8 +55,49 @@ class Maker:
         rewards[index] = raw
         rewards = (rewards.view(-1, 3) - rewards.view(-1, 3).mean(1, keepdim=True)).view(-1)
         for e in experiences:
-            e.advantages = rewards[torch.tensor(e.index)]
+            e.advantages = rewards[torch.tensor(e.index)][:, None] * e.action_mask
         return experiences
+
+
+@pytest.fixture(params=["recorded", "released"])
+def maker(request, monkeypatch):
+    """The base class that our subclass goes on."""
+    if request.param == "recorded":
+        yield Maker
+        return
+    spec = importlib.util.find_spec("openrlhf")
+    if spec is None:
+        pytest.skip("needs openrlhf 0.11.2: pip install --no-deps openrlhf==0.11.2")
+    root = Path(spec.submodule_search_locations[0])
+    for package in ("", ".models", ".trainer", ".trainer.ppo_utils", ".trainer.ray", ".utils"):
+        bare = types.ModuleType(
+            f"openrlhf{package}"
+        )  # the package without its __init__, which imports everything
+        bare.__path__ = [str(root.joinpath(*package.split(".")[1:]))]
+        monkeypatch.setitem(sys.modules, bare.__name__, bare)
+    absent = {
+        "ray": {},
+        "deepspeed": {},
+        "openrlhf.trainer.ray.launcher": {"RayActorGroup": object},
+        "openrlhf.utils.seqlen_balancing": {
+            "get_minimum_num_micro_batch_size": None,
+            "get_seqlen_balanced_partitions": None,
+        },
+    }
+    for name, contents in absent.items():
+        stub = types.ModuleType(name)
+        vars(stub).update(contents)
+        monkeypatch.setitem(sys.modules, name, stub)
+    released = importlib.import_module("openrlhf.trainer.ppo_utils.experience_maker").RemoteExperienceMaker
+
+    class Released(released):
+        def __init__(self):
+            self.strategy, self.tokenizer = Maker().strategy, Maker().tokenizer
+            self.advantage_estimator, self.kl_ctl = "dr_grpo", SimpleNamespace(value=0.0)
+
+    yield Released
+    for name in [name for name in sys.modules if name.startswith("openrlhf")]:
+        del sys.modules[name]
 
 
 def experiences():
@@ -65,6 +113,8 @@ def experiences():
             Experience(
                 sequences=torch.ones(len(places), width, dtype=torch.long),
                 attention_mask=mask,
+                action_mask=torch.ones(len(places), max(lengths)),
+                kl=torch.zeros(len(places), max(lengths)),
                 response_length=torch.tensor(lengths),
                 total_length=torch.tensor([2 + n for n in lengths]),
                 rewards=torch.tensor(openrlhf.reward_func(places, places, places)["rewards"]),
@@ -77,10 +127,10 @@ def experiences():
     return made
 
 
-def test_corrected_rewards_are_in_place_before_the_mean_is_subtracted():
+def test_corrected_rewards_are_in_place_before_the_mean_is_subtracted(maker):
     steps = []
     loop = AnchoredReward(proxy, gold, anchor_fraction=0.5, seed=2)
-    cls = openrlhf.anchored_experience_maker(Maker, loop, on_step=lambda r, groups: steps.append((r, groups)))
+    cls = openrlhf.anchored_experience_maker(maker, loop, on_step=lambda r, groups: steps.append((r, groups)))
     parameters = list(inspect.signature(cls.compute_advantages_and_returns).parameters)
     assert parameters == SEAMS["compute_advantages_and_returns"]
     made = cls().compute_advantages_and_returns(experiences())
@@ -89,18 +139,18 @@ def test_corrected_rewards_are_in_place_before_the_mean_is_subtracted():
     assert [group.rollouts[0].prompt for group in groups] == ["p0", "p1"]
     centred = (result.rewards - result.rewards.mean(axis=1, keepdims=True)).reshape(-1)
     for e in made:
-        np.testing.assert_allclose(e.advantages.numpy(), centred[e.index], atol=1e-6)
+        np.testing.assert_allclose(e.advantages[:, 0].numpy(), centred[e.index], atol=1e-6)
 
 
-def test_no_verdict_has_advantage_zero_and_no_nan_is_left():
+def test_no_verdict_has_advantage_zero_and_no_nan_is_left(maker):
     lossy = AnchoredReward(
         proxy,
         lambda rs: [None if i == 4 else g for i, g in enumerate(gold(rs))],
         estimator="gold",
         scaling="mean",
     )
-    made = openrlhf.anchored_experience_maker(Maker, lossy)().compute_advantages_and_returns(experiences())
-    advantages = {place: float(a) for e in made for place, a in zip(e.index, e.advantages, strict=True)}
+    made = openrlhf.anchored_experience_maker(maker, lossy)().compute_advantages_and_returns(experiences())
+    advantages = {place: float(a) for e in made for place, a in zip(e.index, e.advantages[:, 0], strict=True)}
     assert all(np.isfinite(a) for a in advantages.values())
     assert advantages[4] == pytest.approx(0, abs=1e-7)
     assert advantages[3] == pytest.approx(-advantages[5], abs=1e-6)

@@ -136,6 +136,16 @@ def test_a_run_with_other_advantages_ends_with_other_weights(tmp_path):
     assert not torch.equal(runs[0], runs[1])
 
 
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_the_proof_at_the_first_loss_works_under_gradient_checkpointing(tmp_path, reentrant):
+    settings = {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": reentrant}}
+    trainer = build(AnchoredGRPOTrainer, tiny.grpo(tmp_path, max_steps=1, **settings), anchored())
+    before = weights(trainer)
+    trainer.train()
+    assert trainer._proved
+    assert not torch.equal(before, weights(trainer))
+
+
 def test_a_plain_reward_function_gives_a_stock_trainer_the_centred_corrected_rewards(tmp_path):
     steps = []
     args = tiny.grpo(tmp_path)

@@ -271,6 +271,19 @@ attack(
     processes=True,
 )  # fmt: skip
 
+attack(
+    "take_ready_back", "forge", "wrong_value forged_stream missing_records",
+    "import os, threading\ndef eat():\n    while True:\n        for fd in (1, 2, 3):\n"
+    "            try: os.read(os.open(f'/proc/self/fd/{fd}', os.O_RDONLY | os.O_NONBLOCK), 1 << 20)\n"
+    "            except OSError: pass\n            try: os.read(fd, 1 << 20)\n            except OSError: pass\n"
+    "threading.Thread(target=eat, daemon=True).start()\ndef solve(x): return 0",
+)  # fmt: skip
+attack(
+    "take_ready_back_by_socket", "forge", "wrong_value",
+    "import socket\ntry: socket.socket(fileno=3).detach()\nexcept OSError: pass\ntry: socket.fromfd(3, 1, 1).recv(1 << 20, socket.MSG_DONTWAIT)\n"
+    "except OSError: pass\ndef solve(x): return 0",
+)  # fmt: skip
+
 # --- values that hurt whoever reads them ------------------------------------------------------------------
 attack(
     "reduce_runs_code", "serialise", "bad_type",

@@ -173,9 +173,26 @@ def test_a_run_has_four_descriptors_however_many_its_host_has(backend):
     try:
         with Sandbox(slots=1, backend=backend) as box:
             assert box.run(source, inputs=[[2000]]).calls[0].value == [0, 1, 2, 3]
+            if backend != "landlock":
+                script = box.run_script(source + "\nprint(solve(2000))", artefacts=["x"])
+                assert script.stdout == b"[0, 1, 2, 3]\n"
     finally:
         for file in files:
             file.close()
+
+
+def test_a_forked_child_of_the_host_uses_workers_of_its_own():
+    with Sandbox(slots=1) as box:
+        job = {"source": "def solve(x): return x", "inputs": [[1]], "expected": [1]}
+        assert box.grade_calls(**job).score.value == 1.0
+        script = (
+            "import os, sys\nfrom trueup.sandbox import Sandbox\nbox = Sandbox(slots=1)\n"
+            f"job = {job!r}\nbox.grade_calls(**job)\npid = os.fork()\n"
+            "values = [box.grade_calls(**job).score.value for _ in range(3)]\nbox.close()\n"
+            "if not pid: os._exit(0 if values == [1.0] * 3 else 1)\n"
+            "sys.exit(os.waitpid(pid, 0)[1] or values != [1.0] * 3)\n"
+        )
+        assert subprocess.run([sys.executable, "-c", script], check=False, timeout=120).returncode == 0
 
 
 def test_named_packages_are_deterministic_too():

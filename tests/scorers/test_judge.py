@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import queue
+import threading
 
 import numpy as np
 import pytest
@@ -408,6 +410,38 @@ def test_no_reply_whatsoever_is_an_exception_or_a_score_out_of_range(reply):
     ):
         score = read_reply(config, wrapped, "ticket")
         assert score.value is None
+
+
+def test_plain_steps_share_one_loop_and_the_judge_closes_from_any():
+    def behave(i, body):
+        return grade(body, i % 11)
+
+    def serve(ready, done):
+        async def run():
+            async with JudgeServer(behave) as server:
+                ready.put(server)
+                while not done.is_set():
+                    await asyncio.sleep(0.01)
+
+        asyncio.run(run())
+
+    ready, done = queue.Queue(), threading.Event()
+    thread = threading.Thread(target=serve, args=(ready, done))
+    thread.start()
+    try:
+        server = ready.get(timeout=30)
+        judge = LLMJudge(base_url=server.url, **SETTINGS)
+        reward = AnchoredReward(judge, lambda rs: [0.5] * len(rs), estimator="proxy")
+        for step in range(3):
+            result = reward.step([[Rollout("q", f"{step} {i}") for i in range(4)]])
+            assert np.isfinite(result.rewards).all()
+        with pytest.raises(ConfigError, match="must stay on one event loop"):
+            asyncio.run(judge.score([Rollout("q", "elsewhere")]))
+        asyncio.run(judge.aclose())
+        assert len(server.bodies) == 12
+    finally:
+        done.set()
+        thread.join()
 
 
 def test_the_loop_trains_on_a_judge_and_counts_what_it_lost():

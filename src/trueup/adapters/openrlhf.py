@@ -9,7 +9,7 @@ process, through Ray's own hook:
     --reward.remote_url .../trueup/adapters/openrlhf.py                   # exports reward_func
 
 No verdict: OpenRLHF crashes on None, so the sample gets its group's mean, whose advantage is 0.
-Tested against the recorded signature of openrlhf 0.11.2, which needs flash-attn and DeepSpeed to install.
+Tested against the released file of openrlhf 0.11.2; the whole package needs flash-attn and DeepSpeed to install.
 """
 
 from __future__ import annotations

@@ -48,6 +48,7 @@ class _Request:
     families: FamilyIndex
     anchors: tuple[int, ...] | None
     influence_P: FloatArray | None
+    features_PD: FloatArray | None
     failed_P: BoolArray  # fails a hard constraint: its reward is known
     undecided_P: BoolArray  # a hard constraint could not be decided
     score_proxy: Score
@@ -66,6 +67,8 @@ class AnchoredReward:
         gold: costly and believed scorer of the same form, asked for the anchors only.
         config: an `AnchorConfig`; or give its settings as keywords (`anchor_fraction=0.1, seed=0, ...`).
         verifiers: hard constraints, checked before any scoring (`loop/constraints.py`).
+        features: optional cheap numbers per rollout, `rollouts -> (n, d)`, for the second stage of the calibration
+            (`trueup.scorers.code_features` has some for programs). They must be finite.
 
     Raises:
         ConfigError: settings out of range or contradictory.
@@ -78,6 +81,7 @@ class AnchoredReward:
         config: AnchorConfig | None = None,
         *,
         verifiers: Sequence[VerifierLike] = (),
+        features: Callable[[Sequence[Rollout]], ArrayLike] | None = None,
         **settings: Any,
     ) -> None:
         if config is not None and settings:
@@ -88,6 +92,7 @@ class AnchoredReward:
         self.config = config if config is not None else AnchorConfig(**settings)
         self.step_index = 0
         self._verifiers = tuple(verifiers)
+        self._features = features
         gold_range = self.config.gold_range
         proxy_range = self.config.proxy_range or gold_range
         self._proxy = None if proxy is None else ScoringCall(proxy, "proxy", proxy_range)
@@ -180,6 +185,9 @@ class AnchoredReward:
             families=families,
             anchors=None if anchors is None else tuple(anchors),
             influence_P=_checked_influence(influence, batch.n_rollouts),
+            features_PD=None
+            if self._features is None
+            else _checked_features(self._features(rollouts), batch.n_rollouts),
             failed_P=failed,
             undecided_P=undecided,
             score_proxy=lambda index, in_thread: score(proxy, index, in_thread),
@@ -199,6 +207,7 @@ class AnchoredReward:
         group_ids: Sequence[Hashable] | None = None,
         anchors: Iterable[int] | None = None,
         influence: ArrayLike | None = None,
+        features: ArrayLike | None = None,
         proxy_version: str | None = None,
     ) -> StepResult:
         """A step for simulators and adapters that hold scores as arrays already.
@@ -208,6 +217,7 @@ class AnchoredReward:
             gold: the same shape, of which only the anchors' entries are read; or a function that is given the
                 anchors' flat indices and returns their gold scores.
             families: family of each group; group_ids: as `Group.id`; anchors, influence: as `step`.
+            features: (n_groups, group_size, d) for the second stage of the calibration, in every step or in none.
             proxy_version: what the proxy calls itself; a guard takes a change of it for a new proxy.
         """
         proxy_GN = np.asarray(proxy, dtype=np.float64)
@@ -246,6 +256,11 @@ class AnchoredReward:
             families=index,
             anchors=None if anchors is None else tuple(anchors),
             influence_P=_checked_influence(influence, batch.n_rollouts),
+            features_PD=None
+            if features is None
+            else _checked_features(
+                np.asarray(features, np.float64).reshape(batch.n_rollouts, -1), batch.n_rollouts
+            ),
             failed_P=nobody,
             undecided_P=nobody,
             score_proxy=score_proxy,
@@ -302,6 +317,7 @@ class AnchoredReward:
             failed_P=request.failed_P,
             undecided_P=request.undecided_P,
             shut_P=request.shut_P,
+            features_PD=request.features_PD,
             proxy_version=request.proxy_version,
             guard=self._guard,
             calibrator=self._calibrator,
@@ -439,5 +455,15 @@ def _checked_influence(influence: ArrayLike | None, n: int) -> FloatArray | None
         raise GroupError(
             f"influence must be one finite non-negative number per rollout ({n}), got {values.size} values. "
             "Propensities could not be formed. Leave it out to weigh all rollouts alike."
+        )
+    return values
+
+
+def _checked_features(features: ArrayLike, n: int) -> FloatArray:
+    values = np.asarray(features, dtype=np.float64)
+    if values.ndim != 2 or values.shape[0] != n or not np.isfinite(values).all():
+        raise GroupError(
+            f"features must be finite numbers of shape ({n}, d), got shape {values.shape}. The second stage of the "
+            "calibration could not be fitted. Return one row of d numbers per rollout."
         )
     return values

@@ -46,6 +46,7 @@ class Outcome:
     proxy: ScoreArray
     gold: ScoreArray
     calibrated_P: FloatArray
+    features_PD: FloatArray | None
     clipped_fraction: float
     scores: StepScores
     rewards_P: FloatArray
@@ -99,6 +100,7 @@ class Outcome:
             family_A=family,
             group_A=first_group + self.batch.group_P[index],
             families=self.families.names,
+            features_AD=None if self.features_PD is None else self.features_PD[index],
         )
 
     def _update_moments(self, predictables: Predictables) -> None:
@@ -250,6 +252,7 @@ def form_outcome(
     failed_P: BoolArray,
     undecided_P: BoolArray,
     shut_P: BoolArray,
+    features_PD: FloatArray | None,
     proxy_version: str | None,
     guard: Guard | None,
     calibrator: Calibrator,
@@ -257,7 +260,7 @@ def form_outcome(
 ) -> Outcome:
     """Apply the map in force, form rewards and advantages, and say why what is missing is missing."""
     raw = config.estimator == "proxy"
-    calibrated = proxy.value if raw else calibrator.apply(proxy.value, batch.family_P)
+    calibrated = proxy.value if raw else calibrator.apply(proxy.value, batch.family_P, features_PD)
     propensity = plan.propensity_U if plan.unit == "rollout" else plan.propensity_U[batch.group_P]
     seen_gold, known = gold.value, calibrated
     if failed_P.any():  # the reward of a failed hard constraint is known: lowest, from both scorers' view
@@ -315,6 +318,7 @@ def form_outcome(
         proxy=proxy,
         gold=gold,
         calibrated_P=calibrated,
+        features_PD=features_PD,
         clipped_fraction=0.0 if raw else calibrator.clipped(proxy.value),
         scores=scores,
         rewards_P=rewards,

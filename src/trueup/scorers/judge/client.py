@@ -41,6 +41,7 @@ class ChatClient:
         self._config = config
         self._usage = usage
         self._http: httpx.AsyncClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._slots = asyncio.Semaphore(config.max_concurrent)
         self._ever_answered = False
         self._random = random.Random()  # waits only; no score depends on it
@@ -51,8 +52,17 @@ class ChatClient:
         Raises:
             InfrastructureError: no reply within deadline and retries.
             SchemaRefused: HTTP 400 to a body with a response_format.
-            ConfigError: the server refuses the key, the model or the path, and has never accepted a request.
+            ConfigError: the server refuses the key, the model or the path, and has never accepted a request; or this is
+            another event loop than before.
         """
+        here = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = here
+        elif self._loop is not here:
+            raise ConfigError(
+                "A judge must stay on one event loop, got another one. Its open connections belong to the first. "
+                "Make a judge for each loop, or use AnchoredReward.step, which always runs on the same."
+            )
         async with self._slots:
             try:
                 async with asyncio.timeout(self._config.deadline_s):
@@ -150,9 +160,14 @@ class ChatClient:
         return self._http
 
     async def aclose(self) -> None:
-        if self._http is not None:
-            await self._http.aclose()
-            self._http = None
+        """Close the connections, on the loop that they belong to."""
+        http, self._http = self._http, None
+        if http is None:
+            return
+        if self._loop is None or self._loop is asyncio.get_running_loop():
+            await http.aclose()
+        elif not self._loop.is_closed():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(http.aclose(), self._loop))
 
 
 def _retry_after_s(response: httpx.Response) -> float:
