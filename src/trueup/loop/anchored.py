@@ -29,7 +29,7 @@ from trueup.loop.learning import Predictables
 from trueup.loop.outcome import Outcome, form_outcome
 from trueup.loop.schedule import AnchorPlan, plan_anchors, scheduled_fraction
 from trueup.scorers.base import ScorerLike, ScoringCall
-from trueup.types import BoolArray, FloatArray, Group, Rollout, ScoreArray, StepResult
+from trueup.types import BoolArray, FloatArray, Group, Rollout, ScoreArray, StepResult, reason_code
 
 __all__ = ["AnchoredReward"]
 
@@ -91,6 +91,7 @@ class AnchoredReward:
         proxy_range = self.config.proxy_range or gold_range
         self._proxy = None if proxy is None else ScoringCall(proxy, "proxy", proxy_range)
         self._gold = None if gold is None else ScoringCall(gold, "gold", gold_range)
+        self._own = (self._proxy, self._gold, self._verifiers)  # as given, before any `route`
         self._families = FamilyIndex()
         self._calibrator = Calibrator(self.config.calibration, proxy_range, gold_range)
         self._predictables = Predictables(self.config)
@@ -349,6 +350,42 @@ class AnchoredReward:
         self._next_group += outcome.batch.n_groups
         self.step_index += 1
         return outcome.result(refit, events)
+
+    # -- for adapters -----------------------------------------------------------------------------------------
+
+    def route(
+        self,
+        scorer: Callable[[ScoringCall], ScorerLike],
+        verifier: Callable[[VerifierLike], VerifierLike],
+    ) -> None:
+        """Put `scorer(call)` and `verifier(v)` in the place of the scorers and verifiers that were given.
+
+        Adapters spread the scoring of one step over ranks with it. A second call starts from the originals again.
+        """
+        proxy, gold, verifiers = self._own
+        self._proxy, self._gold = (
+            None if call is None else ScoringCall(scorer(call), call.role, call.limits)
+            for call in (proxy, gold)
+        )
+        self._verifiers = tuple(map(verifier, verifiers))
+
+    def evaluate(self, rollouts: Sequence[Rollout]) -> ScoreArray:
+        """Constraints and gold alone, for held-out rollouts: n scores, no anchors, no change of state.
+
+        It asks the scorer that was given, in this process, whatever `route` has put in its place.
+        """
+        _, gold, verifiers = self._own
+        if gold is None:
+            raise ConfigError("evaluate needs a gold scorer, got None. Nothing was scored. Give one.")
+        failed, undecided = check_constraints(verifiers, rollouts)
+        asked = np.flatnonzero(~(failed | undecided))
+        coroutine = gold([rollouts[i] for i in asked.tolist()])
+        answers = _spread(
+            drive_on_loop(coroutine) if gold.is_async else drive_in_place(coroutine), asked, failed.size
+        )
+        answers.code[undecided] = reason_code("verifier_unknown")
+        answers.value[failed], answers.code[failed] = self.config.gold_range[0], 0
+        return answers
 
     # -- state ------------------------------------------------------------------------------------------------
 
