@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from records import make_record
 
+from tests.runlog.records import make_record
 from trueup.runlog import LOG_NAME, RunLog, RunReader
 
 WRITER = Path(__file__).with_name("writer_process.py")

@@ -8,8 +8,8 @@ import sqlite3
 
 import numpy as np
 import pytest
-from records import make_record
 
+from tests.runlog.records import make_record
 from trueup.errors import ConfigError, DataError, StateError
 from trueup.runlog import LOG_NAME, SCHEMA_VERSION, RunLog, RunReader, export_pairs
 from trueup.runlog.reader import PAIR_COLUMNS

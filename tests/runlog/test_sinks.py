@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from records import make_record
 
+from tests.runlog.records import make_record
 from trueup.errors import ConfigError, MissingExtraError
 from trueup.runlog.names import aggregation_of, check_metric_name, safe_segment, step_metrics
 from trueup.runlog.sinks import send

@@ -6,48 +6,33 @@ Exit codes: 0 done, 1 the answer is "no" (infeasible, gate not passed), 2 bad ar
 
 from __future__ import annotations
 
-import importlib
 import sys
 from typing import Any
 
 import click
 
 from trueup import __version__
+from trueup.cli.lazy import Commands, LazyGroup
 from trueup.errors import InfrastructureError, ProgrammerError
 
 __all__ = ["main"]
 
-# name -> (module, attribute, one line for the list of commands). A dotted name is a command of a group.
-_COMMANDS: dict[str, tuple[str, str, str]] = {
+_COMMANDS: Commands = {
     "demo": (
         "trueup.cli.demo",
         "demo",
         "the bundled experiment: seven ways to use a little gold, with a report",
     ),
-    "bench": ("trueup.cli.bench", "bench", "measure: which estimator wins where"),
+    "audit": ("trueup.cli.audit", "audit_command", "where a log's proxy can be trusted, with the evidence"),
+    "power": ("trueup.cli.power", "power_command", "how many anchors it takes to see an exploit"),
+    "gate": ("trueup.cli.gate", "gate_command", "may a candidate replace the baseline? an exit code for CI"),
+    "export": ("trueup.cli.export", "export_command", "a run's pairs as JSONL, CSV or Parquet"),
+    "bench": ("trueup.cli.bench", "bench", "the measurements behind the documentation's tables"),
     "doctor": ("trueup.cli.doctor", "doctor", "what works on this machine, and the remedy for what does not"),
 }
 
 
-class _LazyGroup(click.Group):
-    """A group that knows its commands by name and imports a command's module when it is asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        module, attribute, _ = _COMMANDS[cmd_name]
-        command: click.Command = getattr(importlib.import_module(module), attribute)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, _, line) in _COMMANDS.items()])
-
-
-@click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, table=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="trueup")
 def cli() -> None:
     """The reward layer for RL post-training of agents.

@@ -8,6 +8,7 @@ CSS variables in the place of colours, so that one drawing serves light, dark an
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -127,7 +128,7 @@ def _number(value: float | None, digits: int = 0) -> str:
 def _share(value: Any, digits: int = 2) -> str:
     """A rate that a mapping holds under a key that may be absent."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return f"{value:.{digits}f}" if is_number and value == value else "–"
+    return f"{value:.{digits}f}" if is_number and math.isfinite(value) else "–"
 
 
 def _told(value: Any) -> str:
@@ -137,7 +138,7 @@ def _told(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return f"{value:.4g}" if math.isfinite(value) else "–"
     if isinstance(value, Mapping):
         return ", ".join(f"{key}: {_told(part)}" for key, part in value.items())
     return json.dumps(value, default=str)

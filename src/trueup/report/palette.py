@@ -1,8 +1,8 @@
 """One colour, dash and marker per arm, the same in every figure, in a light and a dark version.
 
 The hues start from those of Okabe and Ito (2008) and stay apart under the three colour blindnesses as Machado et al.
-(2009) simulate them; they are darkened for white paper (contrast of at least 3:1) and lightened for dark screens. Colour
-is never alone: lines are named where they end and differ in dash and marker. The figures are drawn in the light
+(2009) simulate them; they are darkened for white paper (contrast of at least 3:1) and lightened for dark screens.
+Colour is never alone: lines are named where they end and differ in dash and marker. The figures are drawn in the light
 colours; the page replaces them by CSS variables.
 """
 
