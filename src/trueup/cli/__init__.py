@@ -27,6 +27,12 @@ _COMMANDS: Commands = {
     "power": ("trueup.cli.power", "power_command", "how many anchors it takes to see an exploit"),
     "gate": ("trueup.cli.gate", "gate_command", "may a candidate replace the baseline? an exit code for CI"),
     "export": ("trueup.cli.export", "export_command", "a run's pairs as JSONL, CSV or Parquet"),
+    "run": ("trueup.cli.demo_strings", "run", "the strings experiment from a configuration file"),
+    "fidelity": (
+        "trueup.cli.fidelity",
+        "fidelity",
+        "how far a log's proxy agrees with its gold, case by case",
+    ),
     "bench": ("trueup.cli.bench", "bench", "the measurements behind the documentation's tables"),
     "doctor": ("trueup.cli.doctor", "doctor", "what works on this machine, and the remedy for what does not"),
 }

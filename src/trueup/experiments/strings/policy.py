@@ -26,6 +26,7 @@ try:
         Qwen2Config,
         Qwen2ForCausalLM,
     )
+    from transformers.utils import logging as transformers_logging
 except ImportError as error:
     raise MissingExtraError("The strings experiment", "train", error.name or "torch") from None
 
@@ -34,6 +35,9 @@ from trueup.scorers.world_model import JUDGE, OUTCOMES
 __all__ = ["ModelConfig", "Policy", "WarmStartConfig", "load_policy", "new_policy", "sample", "warm_start"]
 
 Progress = Callable[[int, int], None]
+
+transformers_logging.set_verbosity_error()
+transformers_logging.disable_progress_bar()
 
 
 @dataclass(frozen=True, slots=True)
