@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 DEMO_OUT ?= runs/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint bench docs clean
+.PHONY: help demo test test-slow test-train lint bench docs clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -33,6 +33,10 @@ test: $(VENV)/.dev  ## lint, types, import contracts, all fast tests with covera
 
 test-slow: $(VENV)/.dev  ## the long proofs as well
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'slow or not slow' $(ARGS)
+
+test-train: $(VENV)/.dev  ## what needs torch: policy, world model, training by TRL
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[train]'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/scorers tests/experiments/strings tests/tasks/strings tests/adapters $(ARGS)
 
 lint: $(VENV)/.dev  ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

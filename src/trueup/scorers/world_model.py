@@ -89,14 +89,14 @@ class WorldModel:
             scores[i] = float(p @ _VALUES) if self.n_draws == 0 else float(values.mean())
         return scores
 
-    @torch.no_grad()
     def logits(self, rows: Sequence[Sequence[int]]) -> FloatArray:
         """(rows, outcomes) logits, untempered. Sorted by length inside, so that little padding is computed."""
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
         out = np.empty((len(rows), len(OUTCOMES)))
         for start in range(0, len(order), self._batch_size):
             part = order[start : start + self._batch_size]
-            found = _outcome_logits(self.model, [rows[i] for i in part], self._outcomes)
+            with torch.no_grad():
+                found = _outcome_logits(self.model, [rows[i] for i in part], self._outcomes)
             out[part] = found.double().cpu().numpy()
         return out
 

@@ -32,7 +32,16 @@ except ImportError as error:
 
 from trueup.scorers.world_model import JUDGE, OUTCOMES
 
-__all__ = ["ModelConfig", "Policy", "WarmStartConfig", "load_policy", "new_policy", "sample", "warm_start"]
+__all__ = [
+    "ModelConfig",
+    "Policy",
+    "WarmStartConfig",
+    "load_policy",
+    "new_policy",
+    "sample",
+    "use_threads",
+    "warm_start",
+]
 
 Progress = Callable[[int, int], None]
 
@@ -73,6 +82,11 @@ class Policy:
     def save(self, folder: Path) -> None:
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
+
+
+def use_threads(n: int) -> None:
+    """Threads of torch within one operation."""
+    torch.set_num_threads(n)
 
 
 def new_tokenizer(texts: Sequence[str], vocabulary: int) -> PreTrainedTokenizerFast:
@@ -209,7 +223,6 @@ def _collate(rows: Sequence[tuple[list[int], int]], pad: int) -> tuple[Any, Any,
     return ids, mask, labels
 
 
-@torch.no_grad()
 def sample(
     policy: Policy,
     prompts: Sequence[str],
@@ -225,7 +238,7 @@ def sample(
     texts: list[str] = []
     was_training = model.training
     model.eval()
-    with torch.random.fork_rng(devices=[]):
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for start in range(0, len(repeated), batch_size):
             part = tokenizer(

@@ -91,7 +91,7 @@ def default_cache() -> Path:
 def prepare(config: StringsConfig, sandbox: Sandbox, cache: Path, stage: Stage | None = None) -> Prepared:
     """Load or make what RL starts from."""
     say = stage or (lambda what, done, total: None)
-    policy_module.torch.set_num_threads(config.threads)
+    policy_module.use_threads(config.threads)
     t = config.tasks
     sizes = SetSizes(t.train, t.validation, t.held_out, t.held_out_families, t.depths)
     sets = draw_task_sets(config.seed, sizes, t.n_examples, t.describe)

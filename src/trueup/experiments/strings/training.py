@@ -60,7 +60,7 @@ def arm_config(arm: ArmName, config: StringsConfig, seed: int) -> AnchorConfig:
     return AnchorConfig(**settings)
 
 
-class _TimedTrainer(AnchoredGRPOTrainer):  # type: ignore[misc]
+class _TimedTrainer(AnchoredGRPOTrainer):
     """Measures generation and scoring; what is left of a step is the update."""
 
     meter: Meter

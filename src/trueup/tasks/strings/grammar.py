@@ -70,7 +70,9 @@ def _op(
     apply: Callable[..., Any],
     parameter: Parameter = "none",
 ) -> Operation:
-    as_tuple = lambda v: (v,) if isinstance(v, str) else v  # noqa: E731
+    def as_tuple(given: str | tuple[str, ...]) -> tuple[str, ...]:
+        return (given,) if isinstance(given, str) else given
+
     return Operation(name, family, as_tuple(phrases), as_tuple(codes), apply, parameter)
 
 
