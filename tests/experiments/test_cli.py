@@ -12,6 +12,8 @@ import pytest
 
 from trueup.cli import bench_estimators as bench_module
 from trueup.cli import main
+from trueup.cli.demo import results_table
+from trueup.cli.tables import wide_console
 from trueup.experiments.estimator_sweep import SWEEP_ARMS, SweepPoint
 
 
@@ -45,19 +47,20 @@ def test_a_bad_argument_gets_one_clear_line_and_exit_code_2(args, says, capsys) 
 
 
 def test_demo_prints_json_alone_and_writes_results_and_report(tmp_path, capsys, rates) -> None:  # type: ignore[no-untyped-def]
-    args = ["demo", "--out", str(tmp_path), "--seeds", "2", "--steps", "2", "--jobs", "1"]
-    assert _call(*args, "--json") == 0
+    assert _call("demo", "--out", str(tmp_path), "--seeds", "2", "--steps", "2", "--jobs", "1", "--json") == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads((tmp_path / "results.json").read_text())
     assert printed["config"]["n_steps"] == 2
     assert "<html" in (tmp_path / "report.html").read_text()[:200].lower()
 
-    assert _call(*args) == 0  # now from the finished cells, as tables
-    out = capsys.readouterr().out
-    for word in ("monotone", "contextual_exploit", "control_variate", "2 seeds, 2 steps", "results.json"):
-        assert word in out
-    row = printed["scenarios"]["hackable"]["gold"]
-    assert f"{row['final_gold_reward']['mean']:.4f}" in out
+    for name, arms in printed["scenarios"].items():
+        wide_console().print(results_table(printed, name))
+        table = capsys.readouterr().out
+        assert name in table
+        for arm, row in arms.items():
+            line = next(line for line in table.splitlines() if line.strip().startswith(arm + " "))
+            assert f"{row['final_gold_reward']['mean']:.4f} ± {row['final_gold_reward']['se']:.4f}" in line
+            assert f" {row['gold_queries']:.0f} " in line
 
 
 def test_bench_prints_a_row_per_point_and_arm(capsys, monkeypatch) -> None:  # type: ignore[no-untyped-def]

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from trueup.errors import InfrastructureError
+from trueup.experiments import store
 from trueup.experiments.arms import ARMS
 from trueup.experiments.demo import CELLS, run_demo
 from trueup.experiments.runs import Plan
@@ -164,3 +165,13 @@ def test_whoever_stops_listening_ends_the_workers() -> None:
     for child in multiprocessing.active_children():
         child.join(10)  # terminated, so long before its sleep is over
     assert not multiprocessing.active_children()
+
+
+def test_a_changed_source_file_is_another_experiment(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "__init__.py").write_text("")
+    (tmp_path / "estimator.py").write_text("x = 1")
+    monkeypatch.setattr(store.trueup, "__file__", str(tmp_path / "__init__.py"))
+    first = store.source_digest()
+    assert store.source_digest() == first
+    (tmp_path / "estimator.py").write_text("x = 2")
+    assert store.source_digest() != first

@@ -9,7 +9,6 @@ from scipy.optimize import isotonic_regression
 from trueup.experiments.estimator_sweep import (
     SWEEP_ARMS,
     SweepPoint,
-    binned_isotonic,
     default_points,
     full_points,
     gradient_errors,
@@ -17,6 +16,7 @@ from trueup.experiments.estimator_sweep import (
     systematic_samples,
     train,
 )
+from trueup.experiments.sweep_memory import Memory, binned_isotonic
 from trueup.stats.sampling import systematic_sample
 
 
@@ -99,3 +99,32 @@ def test_the_sweep_covers_what_it_says() -> None:
         assert {0.005, 0.5} <= {p.anchor_fraction for p in points}
         assert len(set(points)) == len(points)
         assert len({p.noise for p in points}) == len({p.n_groups for p in points}) == 3
+
+
+def test_memory_is_the_identity_until_200_pairs_and_monotone_after() -> None:
+    rng = np.random.default_rng(4)
+    memory = Memory(2)
+    proxy = rng.random((2, 10, 8))
+    gold = 0.5 * proxy**2
+    everyone, pi = np.ones(proxy.shape, np.bool_), np.ones(proxy.shape)
+    for _ in range(2):
+        memory.learn_pairs(proxy, proxy, gold, everyone, pi)  # 80 pairs, then 160
+        np.testing.assert_array_equal(memory.calibrate(proxy), proxy)
+    memory.learn_pairs(proxy, proxy, gold, everyone, pi)
+    calibrated = memory.calibrate(proxy)
+    np.testing.assert_allclose(calibrated, gold, atol=0.05)
+    for run in range(2):
+        order = np.argsort(proxy[run].ravel())
+        assert (np.diff(calibrated[run].ravel()[order]) >= -1e-12).all()
+
+
+def test_the_coefficient_starts_at_1_and_follows_the_regression_of_gold_on_the_proxy() -> None:
+    rng = np.random.default_rng(5)
+    memory = Memory(3)
+    np.testing.assert_array_equal(memory.coefficient(), 1.0)
+    slopes = np.array([1.0, 0.4, -0.5])[:, None, None]
+    for _ in range(60):
+        proxy = rng.standard_normal((3, 10, 8))
+        gold = slopes * proxy + 0.1 * rng.standard_normal(proxy.shape)
+        memory.learn_coefficient(proxy, gold, np.ones((3, 10), np.bool_))
+    np.testing.assert_allclose(memory.coefficient(), [1.0, 0.4, 0.0], atol=0.02)  # never below 0

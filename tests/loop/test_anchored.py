@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import trueup
 from trueup.errors import ConfigError, GroupError, InfrastructureError, ScorerContractError, StateError
 
-ESTIMATORS = ["corrected", "control_variate", "wmrl", "gold", "proxy", "gold_budget", "mse"]
+ESTIMATORS = ["corrected", "control_variate", "wmrl", "gold", "proxy", "gold_budget", "mse", "adaptive"]
 
 
 def groups_of(n_groups=4, group_size=3, seed=0, families=("default",)):
@@ -447,7 +447,7 @@ def test_every_advantage_is_a_number_or_has_a_reason(seed, n_groups, group_size,
     assert all(isinstance(reason, str) for reason in step.reasons[unscored])
     assert all(reason is None for reason in step.reasons[~unscored])
     finite = np.where(np.isfinite(step.advantages), step.advantages, 0.0)
-    if estimator in ("corrected", "gold", "proxy", "gold_budget", "wmrl"):
+    if estimator in ("corrected", "adaptive", "gold", "proxy", "gold_budget", "wmrl"):
         assert np.abs(finite.sum(axis=1)).max() < 1e-9
 
 

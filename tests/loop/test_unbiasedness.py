@@ -121,7 +121,7 @@ def test_lost_gold_does_not_bias_what_remains():
     total, count = np.zeros(gold.shape), np.zeros(gold.shape)
     squares = np.zeros(gold.shape)
     settings = {"anchor_fraction": 0.5, "propensity": "uniform", "calibration": {"enabled": False}}
-    for draw in range(4_000):
+    for draw in range(2_000):
         reward = trueup.AnchoredReward(None, None, seed=draw, **settings)
         lossy = np.where(rng.random(gold.shape) < 0.3, np.nan, gold)
         x = reward.step_arrays(proxy, lossy).rewards

@@ -36,11 +36,11 @@ def test_an_honest_proxy_raises_nothing_and_is_ready_to_anchor():
 
 def test_honest_logs_raise_an_alarm_no_more_often_than_stated():
     alarms = []
-    for seed in range(40):
+    for seed in range(24):
         result = _audit(make_rows(120, seed=seed), alpha=0.05)
         alarms += [f.kind for family in result.families.values() for f in family.findings]
-    for kind in set(alarms):  # each kind at 5 % a log: more than 6 of 40 has probability 0.4 %
-        assert alarms.count(kind) <= 6, kind
+    for kind in set(alarms):  # each kind at 5 % a log: more than 5 of 24 has probability 0.1 %
+        assert alarms.count(kind) <= 5, kind
 
 
 @pytest.mark.parametrize("shift", [0.2, -0.2])
@@ -131,7 +131,9 @@ def test_a_rising_proxy_over_falling_gold_is_over_optimisation_with_a_forecast()
     (found,) = [f for f in _audit(rows).families["f"].findings if f.kind == "over_optimisation"]
     assert found.since_step > 50  # gold is best half way, at step 50
     assert found.evidence["score_change"] > 0 > found.evidence["gold_change"]
-    assert found.evidence["forecast"]["form"] == "rl"
+    assert set(found.evidence["forecast"]) == {"rl", "best_of_n"}
+    peak = found.evidence["forecast"]["best_of_n"]["peak"]
+    assert peak is None or 0.6 < peak < 1.4  # the truth is 1
 
 
 @pytest.mark.parametrize("both", [lambda t: 0.3 + 0.4 * t, lambda t: 0.7 - 0.4 * t])
@@ -296,6 +298,65 @@ def test_the_calibration_error_is_near_zero_for_a_calibrated_score_and_right_for
     assert abs(shifted.ece - 0.2) < 4 * shifted.ece_error
     for b in honest.curve:
         assert abs(b.gold - b.score) < 4.5 * b.error
+
+
+_N = 400
+_RNG = np.random.default_rng(10)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"gold": [1.0] * _N},
+        {"proxy": [0.5] * _N},
+        {"group": list(range(_N))},
+        {"group": [0] * _N},
+        {
+            "gold": [*_RNG.random(_N // 2), *[None] * (_N // 2)],
+            "family": ["a"] * (_N // 2) + ["b"] * (_N // 2),
+        },
+        {"calibrated": [None, 0.5] * (_N // 2)},
+        {"kl": [None, *[0.1] * (_N - 1)], "step": [i // 40 for i in range(_N)]},
+        {"kl": [None] * _N},
+        {"cost": [2.0] * _N, "step": [-7] * _N},
+        {"proxy": (1e12 * _RNG.normal(size=_N)).tolist(), "gold": (1e9 * _RNG.normal(size=_N)).tolist()},
+        {"family": [str(i // 4) for i in range(_N)]},
+    ],
+    ids=lambda change: "+".join(change),
+)
+def test_an_odd_log_is_audited_without_a_warning_and_without_nan(change):
+    columns = {
+        "group": [i // 8 for i in range(_N)],
+        "family": ["a"] * _N,
+        "proxy": np.linspace(0, 1, _N).tolist(),
+        "gold": np.linspace(1, 0, _N).round().tolist(),
+    } | change
+    result = audit(build_table(columns, source="x"))
+    json.dumps(result.to_json(), allow_nan=False)
+    json.dumps(result.details(), allow_nan=False)
+    r = result.recommendation
+    assert set(r.all_gold_families) <= set(result.families)
+    assert r.anchor == (len(r.all_gold_families) < len(result.families))
+
+
+def test_a_proxy_that_says_nothing_is_not_anchored_on():
+    rows = [{**row, "proxy": 0.5} for row in make_rows(families=("f",))]
+    result = _audit(rows).recommendation
+    assert (result.anchor, result.fraction, result.all_gold_families) == (False, 1.0, ("f",))
+    assert "explains nothing" in result.reasons["f"]
+
+
+def test_costs_are_set_beside_an_all_gold_run():
+    rows = make_rows(100, families=("f",))
+    for i, row in enumerate(rows):
+        row["cost"] = 2.0
+        if i % 4:
+            row["gold"] = None
+    cost = _audit(rows).cost
+    assert cost == {
+        "n_rollouts": 800, "n_gold": 200, "gold_fraction": 0.25, "gold_queries_saved": 600, "cost": 400.0,
+        "cost_all_gold": 1600.0,
+    }  # fmt: skip
 
 
 def test_settings_out_of_range_are_refused():

@@ -44,6 +44,20 @@ def test_a_run_folder_and_its_records_give_the_same_anchors(tmp_path):
     np.testing.assert_array_equal(from_run.calibrated, from_memory.calibrated)
 
 
+def test_a_run_that_keeps_its_anchors_only_still_knows_how_many_rollouts_there_were(tmp_path):
+    records = [make_record(step) for step in range(5)]
+    with RunLog(tmp_path) as log:
+        for record in records:
+            log.append(record, costs={"sandbox_s": 2.0, "tokens": 10})
+    cost = audit(load_table(tmp_path)).cost
+    n_gold = sum(r.n_gold_queries for r in records)
+    assert cost["n_rollouts"] == 5 * 24
+    assert cost["n_gold"] == n_gold
+    assert cost["sandbox_s"] == 10.0
+    assert cost["sandbox_s_all_gold"] == pytest.approx(10.0 / n_gold * 120)
+    assert cost["tokens"] == 50.0
+
+
 def test_rows_are_put_in_the_order_of_their_steps_and_groups_end_with_their_step():
     table = build_table(
         {"group": ["a", "a", "b", "a"], "family": ["f"] * 4, "proxy": [1, 2, 3, 4], "gold": [1, 0, 1, 0],
@@ -113,7 +127,7 @@ def test_true_and_false_are_one_and_zero(tmp_path):
 
 
 def test_copies_of_continuous_rows_are_left_out_and_ties_of_coarse_ones_are_kept(tmp_path):
-    rows = make_rows(10, families=("f",))
+    rows = make_rows(10, families=("f",), noise=0.01)
     doubled = load_table(write_jsonl(tmp_path / "log.jsonl", rows + rows[:40]))
     assert doubled.n_rows == 80
     assert any("40 rows are copies" in note for note in doubled.notes)

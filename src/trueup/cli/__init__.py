@@ -34,6 +34,7 @@ _COMMANDS: Commands = {
         "how far a log's proxy agrees with its gold, case by case",
     ),
     "bench": ("trueup.cli.bench", "bench", "the measurements behind the documentation's tables"),
+    "serve": ("trueup.cli.serve", "serve", "offer this machine's sandbox to others"),
     "doctor": ("trueup.cli.doctor", "doctor", "what works on this machine, and the remedy for what does not"),
 }
 

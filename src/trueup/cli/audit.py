@@ -99,14 +99,15 @@ def _show(result: Audit, confidence: float) -> None:
         "ECE → mapped",
     ):
         table.add_column(head, justify="left" if head == "family" else "right")
-    for family in [*result.families.values(), *([result.overall] if len(result.families) > 1 else [])]:
+    shown = [*result.families.values(), *([result.overall] if len(result.families) > 1 else [])]
+    for family in shown:
         table.add_row(*_row(family, escape(family.family)))
     console.print(table)
-    for name, family in result.families.items():
+    for family in shown:
         for f in family.findings:
             evidence = ", ".join(f"{k} {_short(v)}" for k, v in f.evidence.items() if not isinstance(v, dict))
             console.print(
-                f"[bold]{f.kind}[/bold] in {escape(name)} since step {f.since_step}: {escape(evidence)}"
+                f"[bold]{f.kind}[/bold] in {escape(f.family)} since step {f.since_step}: {escape(evidence)}"
             )
     r = result.recommendation
     if r.anchor:
@@ -118,7 +119,9 @@ def _show(result: Audit, confidence: float) -> None:
     for key, value in r.first_1000_anchors.items():
         console.print(f"  first 1,000 anchors, {key.replace('_', ' ')}: {_short(value)}")
     cost = result.cost
-    console.print(f"Gold was run for {cost['n_gold']} of {cost['n_rollouts']} rollouts, as logged.")
+    console.print(f"Gold was run for {cost['n_gold']:.0f} of {cost['n_rollouts']:.0f} rollouts, as logged.")
+    for key in sorted(cost.keys() - {"n_gold", "n_rollouts", "gold_fraction", "gold_queries_saved"}):
+        console.print(f"  {escape(key.replace('_', ' '))}: {_short(cost[key])}")
     for line in (*result.assumptions, *result.notes):
         console.print(f"  note: {escape(line)}")
 
@@ -136,7 +139,7 @@ def _short(value: object) -> str:
     if value is None:
         return "–"
     if isinstance(value, float):
-        return f"{value:.3g}"
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_short(v) for v in value) + "]"
     return str(value)

@@ -10,6 +10,8 @@ __all__ = ["bench"]
 
 _BENCHES: Commands = {
     "estimators": ("trueup.cli.bench_estimators", "estimators", "which estimator wins where"),
+    "guard": ("trueup.cli.bench_guard", "guard", "what the guard is worth when something goes wrong"),
+    "sandbox": ("trueup.cli.bench_sandbox", "sandbox_command", "what a graded program costs, per backend"),
     "alarms": ("trueup.cli.bench_alarms", "alarms_command", "false alarms and delays of every alarm"),
 }
 

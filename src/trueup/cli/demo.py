@@ -93,7 +93,7 @@ def demo(
         changes["n_steps"] = steps
     plan = dataclasses.replace(plan, **changes)
     _prepare(out)
-    results, report = _run(plan, out, jobs or available_cpus(), fresh)
+    results, report, n_kept = _run(plan, out, jobs or available_cpus(), fresh)
     if as_json:
         click.echo(json.dumps(results, allow_nan=False))
         return
@@ -101,6 +101,12 @@ def demo(
     for name in SCENARIOS:
         console.print(results_table(results, name))
     console.print(_footnotes(results), style="dim")
+    if n_kept:
+        console.print(
+            f"{n_kept} of {len(CELLS)} cells are from an earlier call with the same settings and the same source; "
+            "--fresh computes them again.",
+            style="dim",
+        )
     console.print(f"results: {out / 'results.json'}", soft_wrap=True)
     console.print(f"report:  {report}", soft_wrap=True)
 
@@ -121,12 +127,15 @@ def _prepare(out: Path) -> None:
         )
 
 
-def _run(plan: Plan, out: Path, n_workers: int, fresh: bool) -> tuple[dict[str, Any], str]:
+def _run(plan: Plan, out: Path, n_workers: int, fresh: bool) -> tuple[dict[str, Any], str, int]:
     with progress_bar() as progress:
         rates = _measure(progress)
         task = progress.add_task("training", total=len(CELLS))
+        n_kept = 0
 
         def on_cell(cell: Cell, was_there: bool) -> None:
+            nonlocal n_kept
+            n_kept += was_there
             progress.update(task, advance=1, description=f"{cell.scenario}, {cell.arm}")
 
         results = run_demo(plan, out, rates, n_workers=n_workers, fresh=fresh, on_cell=on_cell)
@@ -135,7 +144,7 @@ def _run(plan: Plan, out: Path, n_workers: int, fresh: bool) -> tuple[dict[str, 
             report = str(write_report(results, out))
         except MissingExtraError as error:
             report = f"not written. {error}"
-    return results, report
+    return results, report, n_kept
 
 
 def _measure(progress: Progress) -> PassRates:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib.metadata
 import json
 import platform
+import re
 import sys
 from typing import Any
 
@@ -17,24 +18,30 @@ from trueup.sandbox import probe
 
 __all__ = ["doctor"]
 
-# extra -> the packages whose presence shows that it is installed
-_EXTRAS: dict[str, tuple[str, ...]] = {
-    "report": ("matplotlib", "jinja2"),
-    "serve": ("fastapi", "uvicorn", "httpx"),
-    "ray": ("ray",),
-}
+_FOR_DEVELOPERS = ("dev", "docs")
+
+
+def _extras() -> dict[str, dict[str, Any]]:
+    """Every extra of the installed package, and which of its requirements are missing."""
+    found: dict[str, dict[str, Any]] = {}
+    for line in importlib.metadata.requires("trueup") or ():
+        match = re.match(r"([\w.-]+)[^;]*;.*extra == ['\"]([\w-]+)['\"]", line)
+        if match is None or match[2] in _FOR_DEVELOPERS:
+            continue
+        package, extra = match.groups()
+        entry = found.setdefault(extra, {"installed": True, "missing": []})
+        try:
+            importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            entry["missing"].append(package)
+            entry |= {"installed": False, "remedy": f'pip install "trueup[{extra}]"'}
+    return found
 
 
 def examine() -> dict[str, Any]:
     """What `trueup doctor --json` prints."""
     reports = probe()
     working = [r.name for r in reports if r.works]
-    extras = {}
-    for extra, packages in _EXTRAS.items():
-        missing = [p for p in packages if importlib.util.find_spec(p) is None]
-        extras[extra] = {"installed": not missing, "missing": missing}
-        if missing:
-            extras[extra]["remedy"] = f'pip install "trueup[{extra}]"'
     return {
         "trueup": __version__,
         "python": platform.python_version(),
@@ -46,7 +53,7 @@ def examine() -> dict[str, Any]:
                 for r in reports
             ],
         },
-        "extras": extras,
+        "extras": _extras(),
     }
 
 
@@ -82,4 +89,4 @@ def _print(found: dict[str, Any]) -> None:
     console.print("\nextras:")
     for name, extra in found["extras"].items():
         note = "[green]installed[/]" if extra["installed"] else escape(f"not installed; {extra['remedy']}")
-        console.print(f"  {name:<9} {note}")
+        console.print(f"  {name:<12} {note}")

@@ -21,7 +21,7 @@ import trueup
 from trueup.experiments.arms import ARMS, ArmName
 from trueup.experiments.runs import Plan, run_cell
 from trueup.experiments.scenarios import SCENARIOS, Scenario, ScenarioName, make_scenario
-from trueup.experiments.store import CellStore, fingerprint, write_json
+from trueup.experiments.store import CellStore, fingerprint, source_digest, write_json
 from trueup.experiments.workers import run_jobs
 from trueup.tasks.catalogue import UNIT_TESTS, PassRates, Program, load_programs
 from trueup.tasks.judges import hackable_mean, monotone_mean
@@ -63,7 +63,7 @@ def run_demo(
             "schema": RESULTS_SCHEMA,
             "versions": _versions(),
             "pass_rates": list(rates.pass_rate),
-            "sources": [program.source for program in programs],
+            "source": source_digest(),
         }
     )
     store = CellStore(out_dir / "cells", key)

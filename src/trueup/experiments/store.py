@@ -1,8 +1,8 @@
 """Files that are whole or absent: how the demo survives an interrupt.
 
 Every file is written beside its place and then renamed, so a reader never sees half of one. A finished cell is
-kept under the fingerprint of everything that determines it (settings, pass rates, versions); a rerun with the same
-fingerprint takes it from there, any other rerun computes it again.
+kept under the fingerprint of everything that determines it (settings, pass rates, versions, source). A rerun with
+the same fingerprint takes it from there, any other rerun computes it again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CellStore", "fingerprint", "write_json"]
+import trueup
+
+__all__ = ["CellStore", "fingerprint", "source_digest", "write_json"]
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
@@ -36,6 +38,16 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
 def fingerprint(determines: Mapping[str, Any]) -> str:
     """A short name for everything that determines a result."""
     return hashlib.sha256(json.dumps(determines, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def source_digest() -> str:
+    """Hash of every Python file of the installed package: a changed estimator is another experiment, whatever
+    the version says."""
+    digest = hashlib.sha256()
+    root = Path(trueup.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
 
 
 class CellStore:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -35,7 +36,8 @@ def run_jobs(function: Callable[[Job], Result], jobs: Sequence[Job], n_workers: 
     pool = ProcessPoolExecutor(min(n_workers, len(jobs)), context, _ignore_interrupts)
     finished = False
     try:
-        pending = [pool.submit(function, job) for job in jobs]
+        with _one_thread_each():
+            pending = [pool.submit(function, job) for job in jobs]
         for future in as_completed(pending):
             yield future.result()
         finished = True
@@ -49,6 +51,20 @@ def run_jobs(function: Callable[[Job], Result], jobs: Sequence[Job], n_workers: 
             for worker in set(multiprocessing.active_children()) - earlier:
                 worker.terminate()
         pool.shutdown(wait=finished, cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Workers started within find linear algebra set to one thread: there is a worker per CPU already, and
+    threads that wait for each other by spinning would take turns at blocking it."""
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    added = [name for name in names if name not in os.environ]
+    os.environ.update(dict.fromkeys(added, "1"))
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
 
 
 def _ignore_interrupts() -> None:

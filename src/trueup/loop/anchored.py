@@ -197,6 +197,7 @@ class AnchoredReward:
         group_ids: Sequence[Hashable] | None = None,
         anchors: Iterable[int] | None = None,
         influence: ArrayLike | None = None,
+        proxy_version: str | None = None,
     ) -> StepResult:
         """A step for simulators and adapters that hold scores as arrays already.
 
@@ -205,6 +206,7 @@ class AnchoredReward:
             gold: the same shape, of which only the anchors' entries are read; or a function that is given the
                 anchors' flat indices and returns their gold scores.
             families: family of each group; group_ids: as `Group.id`; anchors, influence: as `step`.
+            proxy_version: what the proxy calls itself; a guard takes a change of it for a new proxy.
         """
         proxy_GN = np.asarray(proxy, dtype=np.float64)
         if proxy_GN.ndim != 2 or 0 in proxy_GN.shape:
@@ -246,8 +248,8 @@ class AnchoredReward:
             undecided_P=nobody,
             score_proxy=score_proxy,
             score_gold=score_gold,
-            shut_P=self._shut(batch, None),
-            proxy_version=None,
+            shut_P=self._shut(batch, proxy_version),
+            proxy_version=proxy_version,
             on_loop=False,
         )
         return self._commit(drive_in_place(self._run(request)))

@@ -12,11 +12,13 @@ from trueup.loop.guard import GuardConfig
 
 __all__ = ["AnchorConfig", "CalibrationConfig", "Estimator"]
 
-Estimator: TypeAlias = Literal["corrected", "control_variate", "wmrl", "gold", "proxy", "gold_budget", "mse"]
+Estimator: TypeAlias = Literal[
+    "corrected", "control_variate", "wmrl", "gold", "proxy", "gold_budget", "mse", "adaptive"
+]
 Scaling: TypeAlias = Literal["predictable", "mean", "std"]
 
-_UNIT_OF: dict[str, Literal["rollout", "group"]] = {"corrected": "rollout"}
-_SCALING_OF: dict[str, Scaling] = {"corrected": "predictable"}
+_UNIT_OF: dict[str, Literal["rollout", "group"]] = {"corrected": "rollout", "adaptive": "rollout"}
+_SCALING_OF: dict[str, Scaling] = {"corrected": "predictable", "adaptive": "predictable"}
 
 
 class CalibrationConfig(BaseModel):
@@ -82,6 +84,8 @@ class AnchorConfig(BaseModel):
     """Steps after which a step's spread counts half in the predictable scale."""
     scale_floor_fraction: Annotated[float, Field(gt=0)] = 0.1
     """Floor of the predictable scale, as a fraction of the width of `gold_range`."""
+    adaptive_horizon: Annotated[float, Field(gt=0)] = 30.0
+    """Steps over which a bias of the learning signal adds up while noise averages out, for `adaptive`."""
     calibration: CalibrationConfig = CalibrationConfig()
     guard: GuardConfig | None = None
     """Drop a family's proxy from the update unless there is evidence for it (`loop/guard.py`). None: no guard."""
@@ -102,11 +106,16 @@ class AnchorConfig(BaseModel):
 
     @model_validator(mode="after")
     def _check_combinations(self) -> AnchorConfig:
-        if self.estimator == "corrected" and self.scaling == "std":
+        if self.estimator in ("corrected", "adaptive") and self.scaling == "std":
             raise ValueError(
-                "scaling must be 'predictable' or 'mean' for estimator 'corrected', got 'std'. Dividing by the "
+                f"scaling must be 'predictable' or 'mean' for estimator {self.estimator!r}, got 'std'. Dividing by the "
                 "group's own spread is not linear, so corrected rewards would be biased. "
                 "Leave scaling out, or use estimator 'control_variate'"
+            )
+        if self.estimator == "adaptive" and self.unit == "group":
+            raise ValueError(
+                "unit must be 'rollout' for estimator 'adaptive', got 'group'. Its evidence comes from rollouts spread "
+                "over groups. Leave unit out"
             )
         if self.estimator in ("control_variate", "wmrl", "gold_budget") and self.unit == "rollout":
             raise ValueError(

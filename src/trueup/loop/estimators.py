@@ -36,6 +36,7 @@ class StepScores:
     scale: float  # predictable scale
     coefficient: float  # λ
     kappa: float  # factor on the correction, for `mse`
+    leaning_GN: FloatArray | None  # κ of each rollout, for `adaptive`
     anchor_weight: float  # factor on the anchor groups, for `wmrl`
 
 
@@ -162,6 +163,21 @@ def wmrl(s: StepScores) -> tuple[FloatArray, FloatArray]:
     return rewards, _advantages(s, rewards) * weight
 
 
+def adaptive(s: StepScores) -> tuple[FloatArray, FloatArray]:
+    """f̂ + a(r − f̂)·max(κ/π, 1): `corrected` at κ = 1, gold plugged in at the anchors at κ = 0
+    (docs/estimators.md §4)."""
+    assert s.leaning_GN is not None
+    answered = np.isfinite(s.gold_GN)
+    pi, _ = answered_propensity(s.propensity_GN, s.anchored_GN, answered)
+    with np.errstate(divide="ignore"):
+        divisor = np.minimum(pi / s.leaning_GN, 1.0)
+    rewards = corrected_rewards(
+        _control(s), s.gold_GN, s.anchored_GN, divisor, s.coefficient, s.config.correction_clip
+    )
+    rewards = np.where(np.isfinite(s.calibrated_GN) | s.anchored_GN, rewards, np.nan)
+    return rewards, _advantages(s, rewards)
+
+
 def gold_only(s: StepScores) -> tuple[FloatArray, FloatArray]:
     """`gold` and `gold_budget`: only what gold has scored."""
     return s.gold_GN, _advantages(s, s.gold_GN)
@@ -176,6 +192,7 @@ ESTIMATORS: dict[str, Callable[[StepScores], tuple[FloatArray, FloatArray]]] = {
     "corrected": corrected,
     "control_variate": control_variate,
     "mse": mse,
+    "adaptive": adaptive,
     "wmrl": wmrl,
     "gold": gold_only,
     "gold_budget": gold_only,

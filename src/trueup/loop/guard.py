@@ -42,9 +42,9 @@ class GuardConfig(BaseModel):
 
     residual_band: Annotated[float, Field(gt=0, lt=1)] = 0.1
     """Tolerated mean residual, as a fraction of the gold range."""
-    alpha: Annotated[float, Field(gt=0, lt=1)] = 0.01
+    alpha: Annotated[float, Field(gt=0, lt=1)] = 0.05
     """Chance of a false alarm of one family within the horizon, residual and exploit together."""
-    horizon_steps: Annotated[int, Field(ge=1)] = 2_000
+    horizon_steps: Annotated[int, Field(ge=1)] = 500
     """Steps over which alpha is stated."""
     exploit_limit: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """Tolerated share of groups whose proxy favourite is gold's worst."""
@@ -99,6 +99,7 @@ class Guard:
     """Gates of all families. `closed` reads, `observe` learns; the loop calls them in this order."""
 
     OPENING_CONFIDENCE = 0.9  # of the exploit rate's upper bound
+    RESIDUAL_BOUND = 0.5  # step means are clipped to it; a narrower range lets the bets be bolder
     MAX_STREAM = 512  # step means kept for an alarm; older ones have lost their say long before
 
     def __init__(self, config: GuardConfig) -> None:
@@ -183,7 +184,7 @@ class Guard:
             share = float(favourite_weight @ exploited / favourite_weight.sum())
         row = (
             float(index.size),
-            min(max(mean, -1.0), 1.0),
+            min(max(mean, -self.RESIDUAL_BOUND), self.RESIDUAL_BOUND),
             share,
             float(count.sum()),
             float(count[exploited].sum()),
@@ -196,7 +197,7 @@ class Guard:
             return self._close(code, "coverage", step)
         if family.idle_steps or not family.steps:
             return []
-        alarm = self._alarms.setdefault(code, RestartingAlarm(c.residual_band, c.horizon_steps, c.alpha / 2))
+        alarm = self._alarms.setdefault(code, self._new_alarm())
         if alarm.update(family.steps[-1][1]):
             return self._close(code, "residual", step)
         shares = np.array([row[2] for row in family.steps])
@@ -204,6 +205,10 @@ class Guard:
         if float(log_e[-1]) >= -np.log(c.alpha / 2):
             return self._close(code, "exploit", step)
         return []
+
+    def _new_alarm(self) -> RestartingAlarm:
+        c = self.config
+        return RestartingAlarm(c.residual_band, c.horizon_steps, c.alpha / 2, bound=self.RESIDUAL_BOUND)
 
     def _may_open(self, family: _Family) -> bool:
         """Whether the newest evidence since the closing suffices and is within the limits."""
@@ -234,7 +239,6 @@ class Guard:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        c = self.config
         self._version = state["version"]
         self._families = {
             int(code): _Family(**{**family, "steps": [tuple(map(_number, row)) for row in family["steps"]]})
@@ -242,7 +246,7 @@ class Guard:
         }
         self._alarms = {}
         for code, saved in state["alarms"].items():
-            alarm = RestartingAlarm(c.residual_band, c.horizon_steps, c.alpha / 2)
+            alarm = self._new_alarm()
             alarm.load_state_dict(saved)
             self._alarms[int(code)] = alarm
 

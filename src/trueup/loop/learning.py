@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trueup.loop.config import AnchorConfig
-from trueup.loop.weighting import Coefficient, CorrectionMoments, ResidualVariance, Spread
+from trueup.loop.weighting import Coefficient, CorrectionMoments, Leaning, ResidualVariance, Spread
 from trueup.loop.wmrl_parts import AnchorWeighter
 from trueup.stats.fusion import shrinkage
 
@@ -24,6 +24,7 @@ class Predictables:
         self.spread = Spread.with_prior(0.25 * config.width)
         self.coefficient_estimate = Coefficient()
         self.correction = CorrectionMoments()
+        self.leaning = Leaning(config.adaptive_horizon)
         self.weighter = AnchorWeighter(half_life=64, warmup=32, w_max=4.0, target_weight=2.0)
 
     @property
@@ -51,6 +52,7 @@ class Predictables:
             "spread": self.spread,
             "coefficient": self.coefficient_estimate,
             "correction": self.correction,
+            "leaning": self.leaning,
             "weighter": self.weighter,
         }
 

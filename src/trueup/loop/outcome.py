@@ -17,6 +17,7 @@ from trueup.loop.guard import Guard, StepEvidence
 from trueup.loop.learning import Predictables
 from trueup.loop.schedule import AnchorPlan
 from trueup.loop.wmrl_parts import disagreement
+from trueup.stats.advantages import center
 from trueup.stats.fusion import projected_correction, within_group_variance
 from trueup.types import (
     REASONS,
@@ -112,10 +113,27 @@ class Outcome:
             cross, square = projected_correction(unshrunk, control)
             if square > 0:
                 predictables.correction.update(cross / square)
+        elif self.config.estimator == "adaptive":
+            self._update_leaning(predictables)
         elif self.config.estimator == "wmrl":
             for row in np.flatnonzero(np.logical_or.reduce(s.anchored_GN, axis=1)):
                 both = np.isfinite(s.calibrated_GN[row]) & np.isfinite(s.gold_GN[row])
                 predictables.weighter.update(disagreement(s.calibrated_GN[row][both], s.gold_GN[row][both]))
+
+    def _update_leaning(self, predictables: Predictables) -> None:
+        """Each family's projected correction at κ = 1, from the groups that belong to it."""
+        control = center(self.batch.grid(self.calibrated_P))
+        correction = np.zeros(self.batch.n_rollouts)
+        index = self.pairs
+        residual = self.gold.value[index] - self.calibrated_P[index]
+        correction[index] = residual / self.propensity_P[index]
+        correction_GN = self.batch.grid(correction)
+        family_G = self.batch.family_P[self.batch.starts_G]
+        for code in np.unique(family_G[self.batch.group_P[index]]).tolist():
+            mine = family_G == code
+            cross, square = projected_correction(correction_GN[mine], control[mine])
+            if square > 1e-6 * self.config.width**2 * int(mine.sum()):  # a flat proxy has no direction
+                predictables.leaning.update(code, cross / square)
 
     def _gold_variance(self) -> tuple[float, int]:
         """Gold's variance within groups, summed, and the number of groups. Where single rollouts are anchored it
@@ -264,6 +282,9 @@ def form_outcome(
         scale=predictables.scale,
         coefficient=predictables.coefficient,
         kappa=predictables.kappa,
+        leaning_GN=(
+            batch.grid(predictables.leaning.kappa(batch.family_P)) if config.estimator == "adaptive" else None
+        ),
         anchor_weight=predictables.weighter.weight,
     )
     with np.errstate(invalid="ignore"):

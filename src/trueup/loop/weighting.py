@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from trueup.stats.sequential import RestartingAlarm
 from trueup.types import FloatArray, IntArray
 
-__all__ = ["Coefficient", "CorrectionMoments", "ResidualVariance", "Spread"]
+__all__ = ["Coefficient", "CorrectionMoments", "Leaning", "ResidualVariance", "Spread"]
 
 
 class ResidualVariance:
@@ -166,3 +167,59 @@ class CorrectionMoments(_Running):
         n_effective = self.weight**2 / self.weight_squares
         spread = max(self.second / self.weight - mean * mean, 0.0)
         return mean, spread * n_effective / max(n_effective - 1.0, 1.0), n_effective
+
+
+class Leaning:
+    """How far each family leans on the plain proxy, for `adaptive`: κ near 0 leans on it, κ = 1 is `corrected`.
+
+    Over T steps a bias b of the signal adds up to T·b, noise of variance v per step to √(T·v). The κ that minimises
+    the squared sum of (1 − κ)·b and κ·noise is b²/(b² + v/T). b and v are those of the projected correction per step
+    (`stats.fusion.projected_correction`), b² less its own sampling variance. This alone would lean on a proxy again
+    as soon as the policy has learned to avoid what the proxy gets wrong, and learn it anew; so a family in which a
+    betting e-process has found |b| > `BAND` (chance of a false finding ≤ `ALPHA` within `HORIZON` steps) stays at 1.
+    """
+
+    BAND = 0.05
+    ALPHA = 0.1
+    HORIZON = 100
+    MIN_STEPS = 3
+
+    def __init__(self, horizon: float) -> None:
+        self._horizon = horizon
+        self._sums: dict[int, list[float]] = {}  # steps, Σ ratio, Σ ratio²
+        self._alarms: dict[int, RestartingAlarm] = {}
+
+    def kappa(self, family_P: IntArray) -> FloatArray:
+        """κ of each rollout, from its family's earlier steps; 1 until there are three."""
+        kappa = np.ones(family_P.shape)
+        for code, (n, total, squares) in self._sums.items():
+            if n < self.MIN_STEPS or self._alarms[code].fired:
+                continue
+            mean = total / n
+            variance = max(squares / n - mean * mean, 0.0) * n / (n - 1.0)
+            bias2 = max(mean * mean - variance / n, 0.0)
+            if bias2 + variance > 0:
+                kappa[family_P == code] = bias2 / (bias2 + variance / self._horizon)
+        return kappa
+
+    def update(self, code: int, ratio: float) -> None:
+        """Take one step's projected correction of a family."""
+        sums = self._sums.setdefault(code, [0.0, 0.0, 0.0])
+        for i, value in enumerate((1.0, ratio, ratio * ratio)):
+            sums[i] += value
+        alarm = self._alarms.setdefault(code, RestartingAlarm(self.BAND, self.HORIZON, self.ALPHA))
+        alarm.update(min(max(ratio, -1.0), 1.0))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            str(code): {"sums": list(sums), "alarm": self._alarms[code].state_dict()}
+            for code, sums in self._sums.items()
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._sums = {int(code): list(saved["sums"]) for code, saved in state.items()}
+        self._alarms = {}
+        for code, saved in state.items():
+            alarm = RestartingAlarm(self.BAND, self.HORIZON, self.ALPHA)
+            alarm.load_state_dict(saved["alarm"])
+            self._alarms[int(code)] = alarm

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import DataError
 from trueup.monitor import checks
+from trueup.monitor.alarms import LEAST_UNITS
 from trueup.monitor.calibration import CalibrationReport, calibration_report, cross_fitted
 from trueup.monitor.findings import Finding, MonitorConfig, plain
 from trueup.monitor.recommend import Recommendation, recommend
@@ -26,6 +27,8 @@ from trueup.stats.sequential import clopper_pearson, rate_upper_bound, running_m
 __all__ = ["Audit", "FamilyAudit", "audit"]
 
 FloatArray = NDArray[np.float64]
+
+_ASSUMED_COST = "an all-gold run is taken to cost as much a rollout as the logged gold did"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ class FamilyAudit:
     calibration: CalibrationReport | None
     findings: tuple[Finding, ...]
     power: dict[str, float | None]
+    forecast: dict[str, Any]  # R(d) fits where KL was logged: form → fit or refusal
 
     def to_json(self) -> dict[str, Any]:
         """The published contract of `trueup audit --json`, no more and no less."""
@@ -152,13 +156,14 @@ def audit(table: PairTable, config: MonitorConfig | None = None) -> Audit:
             "anchors were chosen with unequal propensities: alarms and rankings use a uniform sample of "
             f"them ({n_thinned} pairs left out), bias uses all, weighted"
         )
+    notes.append(_ASSUMED_COST)
     notes.append(f"gold's range was taken to be [{low:g}, {high:g}]")
     return Audit(families, overall, recommendation, _cost(table), tuple(notes), assumptions)
 
 
 def _testable(s: FamilyStreams, config: MonitorConfig) -> bool:
     """By counts alone, so that the split of the budget does not depend on what the scores say."""
-    return int((s.ranking.n >= 2).sum()) >= config.min_groups
+    return s.n_units >= LEAST_UNITS or int((s.ranking.n >= 2).sum()) >= config.min_groups
 
 
 def _family(
@@ -219,6 +224,7 @@ def _figures(
         calibration=report,
         findings=findings,
         power=_power(s, config),
+        forecast=checks.forecast(s),
     )
 
 
@@ -298,15 +304,23 @@ def _power(s: FamilyStreams, config: MonitorConfig) -> dict[str, float | None]:
 
 
 def _cost(table: PairTable) -> dict[str, float | None]:
-    """Gold queries against an all-gold run, on the assumption that every rollout would have cost the same."""
-    queried = ~np.isnan(table.gold)
-    n = int(queried.sum())
-    paid = None if table.cost is None else float(np.nansum(table.cost))
-    return {
-        "n_rollouts": table.n_rows,
-        "n_gold": n,
-        "gold_fraction": n / table.n_rows,
-        "gold_queries_saved": float(table.n_rows - n),
-        "cost_logged": paid,
-        "cost_all_gold": None if paid is None or n == 0 else paid / n * table.n_rows,
+    """Gold queries and costs, beside an all-gold run in which every rollout had cost as much as these did.
+
+    Costs that grow with gold (`sandbox_s`, the log's `cost` column) are scaled up; others are as they were.
+    """
+    n_rollouts = table.totals.get("n_rollouts", float(table.n_rows))
+    n_gold = table.totals.get("n_gold_queries", float((~np.isnan(table.gold)).sum()))
+    out: dict[str, float | None] = {
+        "n_rollouts": n_rollouts,
+        "n_gold": n_gold,
+        "gold_fraction": n_gold / n_rollouts,
+        "gold_queries_saved": n_rollouts - n_gold,
     }
+    paid = {name: value for name, value in table.totals.items() if not name.startswith("n_")}
+    if table.cost is not None:
+        paid["cost"] = float(np.nansum(table.cost[~np.isnan(table.gold)]))
+    for name, value in paid.items():
+        out[name] = value
+        if name in ("cost", "sandbox_s"):
+            out[f"{name}_all_gold"] = value / n_gold * n_rollouts if n_gold else None
+    return out

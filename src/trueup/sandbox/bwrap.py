@@ -81,7 +81,7 @@ def _is_mapped(uid: int) -> bool:
 
 
 def bwrap_argv(
-    layout: Layout, *, binary: str, userns: int | None, proc: bool, info_fd: int, entry: str = "start"
+    layout: Layout, *, binary: str, userns: int | None, proc: bool, info_fd: int, entry: str
 ) -> list[str]:
     """Arguments up to and including the program; the guest's own arguments come after."""
     argv = [
@@ -103,15 +103,13 @@ def bwrap_argv(
     argv += ["--die-with-parent", "--as-pid-1", "--hostname", "sandbox"]
     if info_fd >= 0:
         argv += ["--info-fd", str(info_fd)]
-    argv += ["--dir", "/tmp"]
+    # Parents are made here because bubblewrap would copy the mode of, say, a /root that only root may enter.
+    for folder in ["/tmp", "/dev", *_parents(path for _, path in (*layout.binds, *layout.links))]:
+        argv += ["--perms", "0755", "--dir", folder]
     if proc:
         argv += ["--proc", "/proc"]
     for device in ("null", "zero", "full", "random", "urandom"):
-        argv += ["--dev-bind", f"/dev/{device}", f"/dev/{device}", "--remount-ro", f"/dev/{device}"]
-    # bubblewrap copies the modes of leading directories, and a private home (0700) would hide an interpreter
-    # that is installed below it from the sandbox's user
-    for parent in _parents(path for _, path in layout.binds):
-        argv += ["--perms", "0755", "--dir", parent]
+        argv += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
     for source, path in layout.binds:
         argv += ["--ro-bind", source, path]
     for path in layout.hidden:
@@ -124,8 +122,9 @@ def bwrap_argv(
 
 
 def _parents(paths: Iterable[str]) -> list[str]:
-    """All directories above the paths, except the root, outermost first."""
-    return sorted({str(parent) for path in paths for parent in Path(path).parents} - {"/"})
+    """Every directory above `paths`, outermost first."""
+    found = {str(parent) for path in paths for parent in Path(path).parents}
+    return sorted(found - {"/"})
 
 
 def require_bwrap() -> str:

@@ -39,7 +39,7 @@ for name in sys.argv[2:]:
     importlib.import_module(name)
 maps = {line.split(None, 5)[5].strip() for line in open("/proc/self/maps") if line.count("/")}
 print(json.dumps({"stdlib": paths["stdlib"], "platstdlib": paths["platstdlib"], "dynload": dynload,
-                  "maps": sorted(m for m in maps if os.path.isfile(m))}))
+                  "maps": sorted(m for m in maps if os.path.isfile(m) and "gconv" not in m)}))
 """
 
 
@@ -78,15 +78,17 @@ def find_layout(packages: tuple[str, ...] = ()) -> Layout:
     shown = [(python, python), *((r, r) for r in roots)]
     for site in sites:
         shown += [(str(p), str(p)) for p in _package_paths(Path(site), packages)]
+    links = []
     for path in found["maps"]:
         if not any(path == where or path.startswith(where + "/") for where, _ in shown):
-            shown += [(path, name) for name in _library_names(Path(path))]
+            shown.append((path, path))
+            links += [(path, name) for name in _library_names(Path(path))]
     tops = [Path("/", name) for name in ("lib", "lib64", "lib32", "bin", "sbin")]
     hidden = [Path(root, name) for root in roots for name in ("site-packages", "dist-packages")]
     return Layout(
         python=python,
         binds=tuple(dict.fromkeys(shown)),
-        links=tuple((str(top.readlink()), str(top)) for top in tops if top.is_symlink()),
+        links=tuple([(str(top.readlink()), str(top)) for top in tops if top.is_symlink()] + links),
         hidden=tuple(str(path) for path in hidden if path.is_dir()),
         packages=tuple(sites),
     )
@@ -101,14 +103,16 @@ def _outermost(paths: Sequence[str]) -> list[str]:
 
 
 def _library_names(library: Path) -> list[str]:
-    """Every name that leads to a library: loaders ask by soname, executables by the loader's full path."""
+    """Other names of a library: loaders ask by soname, executables by the loader's full path."""
     stem = library.name.split(".so")[0]
     places = [library.parent]
     if stem.startswith("ld-"):
         places += [Path("/lib64").resolve(), Path("/lib").resolve()]
-    names = [str(library)]
+    names: list[str] = []
     for place in places:
-        names += [str(other) for other in sorted(place.glob(f"{stem}*")) if other.resolve() == library]
+        names += [
+            str(other) for other in sorted(place.glob(f"{stem}*")) if other.resolve() == library != other
+        ]
     return list(dict.fromkeys(names))
 
 

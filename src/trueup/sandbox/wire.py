@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import signal
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from trueup.errors import ConfigError
 from trueup.sandbox.base import CallResult, Limits
 from trueup.sandbox.guest import codec
+from trueup.sandbox.guest.runner import READY
+from trueup.sandbox.streams import Streams
 
-__all__ = ["Call", "Job", "RawRun", "pack_job", "read_calls"]
+__all__ = [
+    "Call",
+    "Job",
+    "RawRun",
+    "calls_of",
+    "job_from_json",
+    "job_to_json",
+    "outcome",
+    "pack_job",
+    "read_calls",
+    "read_calls_of",
+    "run_from_json",
+    "run_to_json",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +69,47 @@ class RawRun:
     artefacts: Mapping[str, bytes]
     fault: str = ""  # the machine's fault, in words; empty when the run itself can be judged
 
+    @property
+    def ended(self) -> str | None:
+        """Why it did not end by itself: one of `FAILURES`, `signal_<n>`, or None."""
+        return self.stopped or (f"signal_{self.signal}" if self.signal is not None else None)
+
+    @classmethod
+    def faulty(cls, fault: str) -> RawRun:
+        """No run: the machine failed before the candidate's first instruction, or lost it."""
+        return cls(False, b"", b"", b"", None, None, None, 0.0, 0.0, {}, fault=fault)
+
+
+def outcome(
+    streams: Streams,
+    job: Job,
+    ended: tuple[int | None, int | None],
+    stopped: str | None,
+    cpu_s: float,
+    wall_s: float,
+) -> RawRun:
+    """A finished run as it can be judged. `ended` is the exit status or the signal that ended it."""
+    code, killed = ended
+    if streams.records[:1] != READY:
+        said = streams.stderr[-300:].decode("utf-8", "replace").strip()
+        return RawRun.faulty(f"the worker ended ({code=}, {killed=}) before the candidate started. {said}")
+    if streams.overflow:
+        stopped = stopped or "output_limit"
+    if stopped is None and killed == signal.SIGXCPU:
+        stopped = "cpu_limit"
+    return RawRun(
+        True,
+        streams.stdout,
+        streams.stderr,
+        streams.records[1:],
+        None if stopped or killed else code,
+        None if stopped else killed,
+        stopped,
+        cpu_s,
+        wall_s,
+        streams.artefacts(job.artefacts, job.limits.output_kb * 1024) if job.artefacts else {},
+    )
+
 
 def pack_job(job: Job) -> bytes:
     """A job as bytes. Raises `ConfigError` if an input is not plain data."""
@@ -73,6 +131,67 @@ def pack_job(job: Job) -> bytes:
         "limits": asdict(job.limits),
     }
     return json.dumps(body).encode("ascii")
+
+
+def job_to_json(job: Job) -> dict[str, Any]:
+    """A job as JSON data for another machine; `job_from_json` reads it there."""
+    body: dict[str, Any] = json.loads(pack_job(job))
+    return body | {"stdin": base64.b64encode(job.stdin).decode()}
+
+
+def job_from_json(body: Mapping[str, Any]) -> Job:
+    """The job back. Raises `ConfigError` for anything that is not one."""
+    try:
+        if body["mode"] not in ("calls", "script"):
+            raise ValueError(f"mode {body['mode']!r}")
+        return Job(
+            body["mode"],
+            _text(body["source"]),
+            Limits(**body["limits"]),
+            _text(body["function"]),
+            tuple(_call(args, kwargs) for args, kwargs in body["calls"]),
+            base64.b64decode(body["stdin"]),
+            tuple(_text(name) for name in body["artefacts"]),
+        )
+    except ConfigError:
+        raise
+    except (KeyError, TypeError, ValueError, codec.NotPlainError) as error:
+        raise ConfigError(
+            f"A job must have the form that job_to_json gives it, got {type(error).__name__}: {error}. "
+            "It was not run. Use the same version of trueup on both sides."
+        ) from None
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise TypeError(f"{type(value).__name__} where text belongs")
+    return value
+
+
+def _call(args: str, kwargs: str) -> Call:
+    positional, named = codec.loads(args.encode()), codec.loads(kwargs.encode())
+    if type(positional) is not list or type(named) is not dict:
+        raise TypeError("arguments of the wrong type")
+    return Call(tuple(positional), named)
+
+
+_BYTES = ("stdout", "stderr", "records")
+
+
+def run_to_json(run: RawRun) -> dict[str, Any]:
+    """A raw run as JSON data; `run_from_json` reads it."""
+    body = {item.name: getattr(run, item.name) for item in fields(run)}
+    body |= {name: base64.b64encode(body[name]).decode() for name in _BYTES}
+    body["artefacts"] = {k: base64.b64encode(v).decode() for k, v in run.artefacts.items()}
+    return body
+
+
+def run_from_json(body: Mapping[str, Any]) -> RawRun:
+    """The raw run back. Raises KeyError, TypeError or ValueError for anything that is not one."""
+    known = {item.name: body[item.name] for item in fields(RawRun)}
+    known |= {name: base64.b64decode(known[name]) for name in _BYTES}
+    known["artefacts"] = {k: base64.b64decode(v) for k, v in known["artefacts"].items()}
+    return RawRun(**known)
 
 
 def calls_of(inputs: Sequence[Any]) -> tuple[Call, ...]:
@@ -107,18 +226,24 @@ def split_frames(stream: bytes) -> list[bytes] | None:
 
 
 def read_calls(run: RawRun, n_calls: int) -> tuple[CallResult, ...]:
-    """One result per call from a finished run.
+    """One result per call from a finished run (see `read_calls_of`)."""
+    return read_calls_of(run.records, run.ended or "missing_records", n_calls)
+
+
+def read_calls_of(records: bytes, ended: str, n_calls: int) -> tuple[CallResult, ...]:
+    """One result per call from a record stream; `ended` is what to say of calls without a record.
 
     Exactly one record per call, in order, then the end mark. Whatever does not fit that, other than a stream
     cut short by the run's end, was written by the candidate and voids the whole run.
     """
-    ended = _why_it_ended(run)
+    if ended in ("output_limit", "source_too_large"):  # voids the run: how far it came is a matter of timing
+        return (CallResult(None, ended),) * n_calls
     forged = (CallResult(None, "forged_stream"),) * n_calls
-    frames = split_frames(run.records)
+    frames = split_frames(records)
     if frames is None:
         if ended == "missing_records":  # it ended by itself, so the runner wrote whole frames
             return forged
-        frames = _whole_frames(run.records)
+        frames = _whole_frames(records)
     results: list[CallResult] = []
     for position, frame in enumerate(frames):
         try:
@@ -141,7 +266,7 @@ def read_calls(run: RawRun, n_calls: int) -> tuple[CallResult, ...]:
         if result is None or len(results) == n_calls:
             return forged
         results.append(result)
-    rest = CallResult(None, ended, _tail(run.stderr))
+    rest = CallResult(None, ended)
     return tuple(results) + (rest,) * (n_calls - len(results))
 
 
@@ -170,6 +295,9 @@ def _is_error(record: list[Any]) -> bool:
     )
 
 
+_BY_EXCEPTION = {"MemoryError": "memory", "trueup.CallTimeUp": "call_timeout"}
+
+
 def _read_record(record: list[Any], index: int) -> CallResult | None:
     """The record for call `index`, or None if it is not one."""
     if type(record[0]) is not int or record[0] != index or len(record) < 2:
@@ -181,18 +309,6 @@ def _read_record(record: list[Any], index: int) -> CallResult | None:
     if record[1] == "bad_type":
         return CallResult(None, "bad_type", record[2])
     if record[1] == "error":
-        reason = "memory" if record[2] == "MemoryError" else "exception"
+        reason = _BY_EXCEPTION.get(record[2], "exception")
         return CallResult(None, reason, f"{record[2]}: {record[3]}")
     return None
-
-
-def _why_it_ended(run: RawRun) -> str:
-    if run.stopped is not None:
-        return run.stopped
-    if run.signal is not None:
-        return f"signal_{run.signal}"
-    return "missing_records"
-
-
-def _tail(stderr: bytes) -> str:
-    return stderr[-300:].decode("utf-8", "replace").strip()

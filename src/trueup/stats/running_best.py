@@ -68,9 +68,10 @@ def jump_down(
 ) -> NDArray[np.int64]:
     """(...,) first time at which the mean has jumped down by more than its own trend foretold; -1 if never.
 
-    A line is fitted to four blocks and drawn on to the middle of the next; that block's mean must lie below
-    it by `least` and a t-quantile times the error of both, for all places together (Bonferroni). A smooth
-    decline is no jump, however deep it ends.
+    A line is fitted to four blocks and drawn on to the middle of the next, a falling one as it is, a rising
+    one level from its end (what rose may settle); the next block's mean must lie below that by `least` and a
+    t-quantile times the error of both, for all places together (Bonferroni). A smooth decline is no jump,
+    however deep it ends.
     """
     x = np.asarray(x, dtype=np.float64)
     t = x.shape[-1]
@@ -92,6 +93,7 @@ def jump_down(
             rest = before - level[..., None] - slope[..., None] * clock
             sigma2 = (rest**2).sum(axis=-1) / (long - 2)
             error = np.sqrt(sigma2 * scale**2 + after.var(axis=-1, ddof=1) / w)
-            jumped = after.mean(axis=-1) < level + slope * reach - least - quantile * error
+            foretold = level + slope * np.where(slope > 0, long / 2, reach)
+            jumped = after.mean(axis=-1) < foretold - least - quantile * error
             first = np.where(jumped, np.minimum(first, i * w + long + w - 1), first)
     return np.where(first == t, -1, first)

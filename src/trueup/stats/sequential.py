@@ -5,9 +5,10 @@ here is a p-value at a fixed time. Three tools, in the order in which the monito
 
 1. *Restarting betting e-process* (`restarting_log_e`): an alarm for a change at an unknown time. A gambler
    starts anew at every unit with 1/horizon of one unit of money and bets that the mean has risen; while the
-   null holds, the expected wealth at the horizon is at most 1, so it reaches 1/alpha with probability at
-   most alpha (Doob's maximal inequality for the non-negative submartingale). Shiryaev-Roberts mixture over
-   start times and bet sizes: e-detectors, arXiv 2203.03532; the bets: arXiv 2010.09686.
+   null holds, the expected wealth when it first reaches 1/alpha, or at the horizon, is at most the money put
+   in so far, at most 1; so it reaches 1/alpha with probability at most alpha (optional stopping, Markov).
+   Shiryaev-Roberts mixture over start times and bet sizes: e-detectors, arXiv 2203.03532; the bets: arXiv
+   2010.09686.
 2. *Confidence sequences*: bounds for a mean that hold at all times at once.
 3. *Bounds for a rate*: exact at a fixed time (Clopper-Pearson), or at all times (Beta mixture).
 
@@ -111,7 +112,7 @@ def restarting_log_e(
 
 
 def restarting_band_log_e(
-    x: ArrayLike, band: ArrayLike, horizon: int, *, bound: float = 1.0, bets: tuple[float, ...] = BETS
+    x: ArrayLike, band: ArrayLike, horizon: int, *, bound: ArrayLike = 1.0, bets: tuple[float, ...] = BETS
 ) -> FloatArray:
     """Evidence that the mean of `x` lies outside ±`band`: both directions at half weight.
 
@@ -119,11 +120,11 @@ def restarting_band_log_e(
         x: (..., time) observations within ±`bound`; NaN where there is none.
         band: half-width of what is tolerated; broadcast against x, and fixed before the observation.
         horizon: see `restarting_log_e`.
-        bound: the largest |x|.
+        bound: the largest |x|; like the band it may change with time, fixed before the observation.
     """
     x = np.asarray(x, dtype=np.float64)
     band = np.asarray(band, dtype=np.float64)
-    reach = bound + float(np.max(band)) if band.size else bound
+    reach = np.asarray(bound, dtype=np.float64) + band
     above = restarting_log_e((x - band) / reach, horizon, bets)
     below = restarting_log_e((-x - band) / reach, horizon, bets)
     return np.asarray(np.logaddexp(above, below) - np.log(2.0))
@@ -245,8 +246,8 @@ def running_mean_bounds(
 
     The target may move: at time t it is (1/t) Σ E[x_i | past]. exp(λ S_t − ψ(λ) V_t) with
     ψ(λ) = −log(1 − λ) − λ, S_t = Σ (x_i − E x_i) and V_t = Σ (x_i − x̂_{i−1})² is a supermartingale for every
-    λ in [0, 1) when x lies in [0, 1] (Howard et al., arXiv 1810.08240, Theorem 4); here it is mixed over a
-    fixed grid of λ, and the bound is where the mixture reaches 2/alpha.
+    λ in [0, 1) when x lies in [0, 1] (the empirical-Bernstein process of Howard et al., arXiv 1810.08240); here
+    it is mixed over a fixed grid of λ, and the bound is where the mixture reaches 2/alpha.
 
     Args:
         x: (..., time) in [low, high]; NaN where there is no observation.
@@ -295,7 +296,7 @@ def betting_bounds(
 ) -> tuple[FloatArray, FloatArray]:
     """Hedged-capital confidence sequence for a *constant* mean: the tightest here.
 
-    Waudby-Smith and Ramdas, arXiv 2010.09686, Theorem 3 with the predictable plug-in bets of their (26),
+    Waudby-Smith and Ramdas, arXiv 2010.09686, their hedged capital process with predictable plug-in bets,
     truncated at c = 1/2. The null m is kept while max(K⁺, K⁻)/2 < 1/alpha; the intervals are intersected.
 
     Args:
@@ -378,7 +379,7 @@ def rate_upper_bound(
 
     Inverts the one-sided Beta mixture M(p) = ∫_{q<p} (q/p)^k ((1−q)/(1−p))^(n−k) dB(q) / B(q < p), a
     supermartingale whenever every conditional rate is at least p (each factor is the bet 1 − c (x − p) with
-    c >= 0); the bound is the largest p with M(p) < 1/alpha. Robbins 1970; arXiv 2010.09686 §4.
+    c >= 0); the bound is the largest p with M(p) < 1/alpha. Robbins 1970.
 
     Args:
         k, n: events and trials so far, broadcast together. A sum of values in [0, 1] will do for k.

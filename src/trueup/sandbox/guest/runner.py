@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import os
+import signal
 import struct
 import sys
 import types
@@ -40,6 +41,16 @@ def _error(error: BaseException) -> list[Any]:
     return ["error", type.__repr__(type(error))[8:-2][:80], text if type(text) is str else ""]
 
 
+class CallTimeUp(BaseException):
+    """One call has used up its CPU time. Repeated until the call ends, should it catch this."""
+
+    __module__ = "trueup"
+
+
+def _call_time_is_up(number: int, frame: object) -> None:
+    raise CallTimeUp
+
+
 def _namespace(name: str) -> dict[str, Any]:
     module = types.ModuleType(name)
     sys.modules[name] = module
@@ -67,10 +78,21 @@ def _run_calls(job: dict[str, Any]) -> int:
         emit(["load", "no_function" if missing else "load_error", *_error(error)[1:]])
         _finish()
         return 1
+    call_cpu_s = job["limits"]["call_cpu_s"]
+    if call_cpu_s is not None:
+        signal.signal(signal.SIGPROF, _call_time_is_up)
     for index, (args, kwargs) in enumerate(job["calls"]):
         try:
-            result = function(*codec.loads(args), **codec.loads(kwargs))
+            arguments, keywords = codec.loads(args), codec.loads(kwargs)
+            if call_cpu_s is not None:
+                signal.setitimer(signal.ITIMER_PROF, call_cpu_s, 0.05)
+            try:
+                result = function(*arguments, **keywords)
+            finally:
+                if call_cpu_s is not None:
+                    signal.setitimer(signal.ITIMER_PROF, 0)
         except BaseException as error:
+            signal.setitimer(signal.ITIMER_PROF, 0)
             emit([index, *_error(error)])
             continue
         try:
