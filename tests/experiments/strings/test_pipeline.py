@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("default")  # other projects' deprecatio
 from tests.experiments.strings.tiny import tiny_config  # noqa: E402
 from trueup.cli import main  # noqa: E402
 from trueup.errors import ConfigError  # noqa: E402
-from trueup.experiments.strings.policy import load_policy, sample  # noqa: E402
+from trueup.experiments.strings.policy import ModelConfig, load_policy, new_policy, sample  # noqa: E402
 from trueup.experiments.strings.prepare import Executed, claiming, prepare  # noqa: E402
 from trueup.experiments.strings.run import cells_of, run_strings  # noqa: E402
 from trueup.experiments.strings.training import arm_config, evaluate  # noqa: E402
@@ -187,6 +187,17 @@ def test_a_model_of_the_hub_is_loaded_by_name_and_learns_the_outcome_tokens(tmp_
     assert np.shape(sample(policy, ["a b", "b"], 3, 4, seed=0)) == (2, 3)
     with pytest.raises(ConfigError, match="id of a model"):
         load_policy(str(tmp_path / "nothing"))
+
+
+def test_a_saved_policy_comes_back_with_the_words_it_was_trained_on(prepared, tmp_path):
+    ready, _ = prepared
+    texts = [task.prompt + task.reference for task in ready.sets.train]
+    made = new_policy(texts, ModelConfig(400, 32, 1, 2, 64), seed=0)
+    made.save(tmp_path)
+    back = load_policy(str(tmp_path))
+    for text in texts:
+        assert back.tokenizer.tokenize(text) == made.tokenizer.tokenize(text)
+    assert sample(back, texts[:2], 2, 8, seed=1) == sample(made, texts[:2], 2, 8, seed=1)
 
 
 def test_a_policy_that_never_passes_is_refused_before_any_arm_is_trained(cache, tmp_path):

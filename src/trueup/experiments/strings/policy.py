@@ -148,7 +148,8 @@ def load_policy(name: str) -> Policy:
         ConfigError: it cannot be loaded, for instance because there is no network.
     """
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name, padding_side="left")
+        reader = PreTrainedTokenizerFast if _is_ours(Path(name)) else AutoTokenizer
+        tokenizer = reader.from_pretrained(name, padding_side="left")
         model = AutoModelForCausalLM.from_pretrained(name)
     except (OSError, ValueError) as error:
         raise ConfigError(
@@ -162,6 +163,13 @@ def load_policy(name: str) -> Policy:
         tokenizer.add_special_tokens({"additional_special_tokens": missing})
         model.resize_token_embeddings(len(tokenizer))
     return Policy(model, tokenizer)
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether a tokenizer of `new_tokenizer` lies there. AutoTokenizer goes by the model's type: it would read the
+    vocabulary as Qwen's and cut words in other places, and the model would silently be several times worse."""
+    path = folder / "tokenizer_config.json"
+    return path.is_file() and '"tokenizer_class": "TokenizersBackend"' in path.read_text(encoding="utf-8")
 
 
 def warm_start(
