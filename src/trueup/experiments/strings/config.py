@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trueup.errors import ConfigError, DataError, MissingExtraError
+from trueup.loop import CalibrationConfig
 from trueup.loop.guard import GuardConfig
 
 __all__ = ["ARMS", "HACKABLE_ARMS", "ArmName", "StringsConfig", "load_config"]
@@ -70,7 +71,7 @@ class World(_Section):
     """The world model: fine-tuned on executed rollouts of the warm-started policy, then frozen."""
 
     rollouts_per_task: Annotated[int, Field(ge=2)] = 8
-    epochs: Count = 6
+    epochs: Count = 5
     batch_size: Count = 64
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3
 
@@ -78,7 +79,7 @@ class World(_Section):
 class Rl(_Section):
     """GRPO by TRL, alike for all arms."""
 
-    steps: Count = 60
+    steps: Count = 40
     groups_per_step: Count = 6
     group_size: Annotated[int, Field(ge=2)] = 8
     learning_rate: Annotated[float, Field(gt=0)] = 3e-4
@@ -97,7 +98,7 @@ class Rl(_Section):
 class Evaluation(_Section):
     every: Count = 20
     """Steps between measurements on the held-out tasks."""
-    samples: Count = 2
+    samples: Count = 4
     """Programs per held-out task, sampled at the training temperature."""
 
 
@@ -120,6 +121,8 @@ class StringsConfig(_Section):
     warm_start: WarmStart = WarmStart()
     world: World = World()
     rl: Rl = Rl()
+    calibration: CalibrationConfig = CalibrationConfig(min_pairs=64, refit_every=32)
+    """Of all anchored arms. The loop's own default waits for 200 pairs, which is more than a short run has."""
     guard: GuardConfig = GuardConfig()
     """Of the arm `guarded`; see loop/guard.py."""
     evaluation: Evaluation = Evaluation()

@@ -51,6 +51,7 @@ def arm_config(arm: ArmName, config: StringsConfig, seed: int) -> AnchorConfig:
         "anchor_fraction": config.rl.anchor_fraction,
         "seed": seed,
         "min_anchors_per_step": 0,
+        "calibration": config.calibration,
         "estimator": "corrected" if arm == "guarded" else arm,
     }
     if arm != "wmrl":
