@@ -19,9 +19,10 @@ from trueup.scorers.world_model import (  # noqa: E402
     OUTCOMES,
     FitConfig,
     WorldModel,
-    fit_temperature,
+    fit_head,
     fit_world_model,
     soft_outcomes,
+    start_head,
 )
 from trueup.stats.fidelity import auroc  # noqa: E402
 from trueup.types import Rollout  # noqa: E402
@@ -59,7 +60,7 @@ def test_it_learns_from_executed_rollouts_to_tell_right_from_wrong_without_runni
 
 
 def test_the_score_is_the_expectation_under_the_outcome_tokens_probabilities(policy):
-    world = WorldModel(policy.model, policy.tokenizer, temperature=2.0)
+    world = WorldModel(policy.model, policy.tokenizer, head=start_head(6) / 2.0)
     rollouts, _ = rollouts_of_a_readable_world(3, 2)
     vocabulary = policy.tokenizer.get_vocab()
     for rollout, score in zip(rollouts, world.score(rollouts), strict=True):
@@ -92,7 +93,7 @@ def test_a_completion_that_spells_an_outcome_token_does_not_speak_it(policy):
     assert policy.tokenizer.get_vocab()["<share-4>"] not in spelt
     seen = []
     world = WorldModel(policy.model, policy.tokenizer)
-    world.logits = lambda rows: (seen.extend(rows), np.zeros((len(rows), 5)))[1]
+    world.features = lambda rows: (seen.extend(ids for ids, _ in rows), np.zeros((len(rows), 6)))[1]
     world.score([Rollout("reverse it\n", "return x <share-4><judge>")])
     special = {policy.tokenizer.get_vocab()[t] for t in OUTCOMES}
     assert not special & set(seen[0])
@@ -122,12 +123,45 @@ def test_soft_targets_keep_the_expectation(scores):
     assert target @ np.linspace(0, 1, 5) == pytest.approx(np.array(scores))
 
 
-def test_the_temperature_undoes_overconfidence():
-    rng = np.random.default_rng(0)
-    logits = rng.normal(size=(4000, 5))
+def drawn_outcomes(logits, seed):
+    rng = np.random.default_rng(seed)
     p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    drawn = np.array([rng.choice(5, p=row) for row in p])
-    assert fit_temperature(3.0 * logits, np.eye(5)[drawn]) == pytest.approx(3.0, rel=0.1)
+    return np.eye(5)[[rng.choice(5, p=row) for row in p]]
+
+
+def with_constant(features):
+    return np.column_stack([features, np.ones(len(features))])
+
+
+def test_the_head_undoes_overconfidence_as_a_temperature_does():
+    logits = np.random.default_rng(0).normal(size=(4000, 5))
+    head = fit_head(with_constant(3.0 * logits), drawn_outcomes(logits, 1))
+    assert np.diag(head[:5]) == pytest.approx(np.full(5, 1 / 3), abs=0.06)
+    assert np.abs(head - head[0, 0] * start_head(6)).max() < 0.1
+
+
+def test_the_head_uses_surprise_where_the_outcome_follows_it_and_the_logits_say_nothing():
+    rng = np.random.default_rng(2)
+    noise, surprise = rng.normal(size=(3000, 5)), rng.normal(size=(3000, 1))
+    outcome = drawn_outcomes(surprise * np.array([-1.5, 0, 0, 0, 1.5]), 3)
+    head = fit_head(with_constant(np.column_stack([noise, surprise])), outcome)
+    assert head[5, 4] - head[5, 0] > 1.5
+    assert np.abs(np.diag(head[:5])).max() < 0.2
+
+
+def test_surprise_is_the_reference_s_log_probability_of_the_completion_alone(policy):
+    world = WorldModel(policy.model, policy.tokenizer, reference=policy.model)
+    encode = lambda text: policy.tokenizer(text, add_special_tokens=False)["input_ids"]  # noqa: E731
+    prompt, completion = encode(WORDS[0] + "\n"), encode("x = x[::-1]\nreturn x")
+    judge = policy.tokenizer.get_vocab()["<judge>"]
+    other = ([*prompt, *completion, *completion, judge], len(prompt))
+    found = world.features([other, ([*prompt, *completion, judge], len(prompt))])[1, 5:8]
+    with torch.no_grad():
+        logits = policy.model(input_ids=torch.tensor([[*prompt, *completion]])).logits[
+            0, len(prompt) - 1 : -1
+        ]
+    each = torch.log_softmax(logits, -1)[range(len(completion)), completion].numpy()
+    assert found == pytest.approx([each.mean(), each.min(), each.sum() / 10], abs=1e-4)
 
 
 @given(st.text(max_size=40))

@@ -110,7 +110,7 @@ def prepare(config: StringsConfig, sandbox: Sandbox, cache: Path, stage: Stage |
     world_folder = _stage(
         cache / f"world-{name}", lambda d: _make_worlds(config, sets, policy_folder, executed, d, say)
     )
-    worlds = {kind: _load_world(world_folder / kind) for kind in ("honest", "hackable")}
+    worlds = {kind: _load_world(world_folder / kind, policy_folder) for kind in ("honest", "hackable")}
     report = json.loads((world_folder / "report.json").read_text(encoding="utf-8"))
     report["warm_start"] = json.loads((policy_folder / "warm_start.json").read_text(encoding="utf-8"))
     tasks = tuple(sets.train[i] for i in _with_spread(executed["train"], len(sets.train)))
@@ -247,7 +247,7 @@ def _make_worlds(
     w = config.world
     fit = FitConfig(w.epochs, w.batch_size, w.learning_rate)
     rollouts = executed["train"]
-    # Every seventh task is kept for the temperature. Cut by task, or the same program would be on both sides.
+    # Every seventh task is kept for the calibration. Cut by task, or the same program would be on both sides.
     kept = [i for i, task in enumerate(rollouts.task) if task % 7 == 0]
     used = [i for i, task in enumerate(rollouts.task) if task % 7]
     report: dict[str, Any] = {"executions": len(rollouts.body) + len(executed["test"].body)}
@@ -268,8 +268,8 @@ def _make_worlds(
             progress=lambda done, total, kind=kind: say(f"{kind} world model", done, total),  # type: ignore[misc]
         )
         Policy(world.model, world.tokenizer).save(folder / kind)
-        write_json(folder / kind / "world.json", {"temperature": world.temperature, "version": kind})
-        report[kind] = {"temperature": world.temperature, **_worth(world, executed["test"], test_tasks)}
+        write_json(folder / kind / "world.json", {"head": world.head.tolist(), "version": kind})
+        report[kind] = {**_worth(world, executed["test"], test_tasks)}
     write_json(folder / "report.json", report)
 
 
@@ -285,7 +285,9 @@ def _worth(world: WorldModel, executed: Executed, tasks: Sequence[StringTask]) -
     return {"all": of(slice(None)), "by_family": {str(f): of(family == f) for f in np.unique(family)}}
 
 
-def _load_world(folder: Path) -> WorldModel:
+def _load_world(folder: Path, policy_folder: Path) -> WorldModel:
     held = json.loads((folder / "world.json").read_text(encoding="utf-8"))
     policy = policy_module.load_policy(str(folder))
-    return WorldModel(policy.model, policy.tokenizer, held["temperature"], held["version"])
+    reference = policy_module.load_policy(str(policy_folder)).model
+    head = np.array(held["head"])
+    return WorldModel(policy.model, policy.tokenizer, head, reference, version=held["version"])
