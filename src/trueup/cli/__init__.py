@@ -30,6 +30,12 @@ _COMMANDS: Commands = {
     "verify": ("trueup.cli.verify", "verify", "judge a plan against a task's hard constraints"),
     "trips": ("trueup.cli.trips", "trips", "make travel-planning tasks; prove that their checks hold"),
     "filter": ("trueup.cli.filter", "filter_rollouts", "keep the rollouts worth training on"),
+    "run": ("trueup.cli.demo_strings", "run", "the strings experiment from a configuration file"),
+    "fidelity": (
+        "trueup.cli.fidelity",
+        "fidelity",
+        "how far a log's proxy agrees with its gold, case by case",
+    ),
     "bench": ("trueup.cli.bench", "bench", "the measurements behind the documentation's tables"),
     "serve": ("trueup.cli.serve", "serve", "offer this machine's services to others"),
     "doctor": ("trueup.cli.doctor", "doctor", "what works on this machine, and the remedy for what does not"),
