@@ -28,10 +28,11 @@ from trueup.tasks.catalogue import PassRates, load_programs, measure_pass_rates
 __all__ = ["demo", "results_table"]
 
 _MORE: Commands = {
-    "trips": (
-        "trueup.cli.demo_trips",
-        "trips",
-        "travel plans under hard constraints, rewards composed four ways",
+    "trips": ("trueup.cli.demo_trips", "trips", "travel plans under hard constraints, six rewards"),
+    "strings": (
+        "trueup.cli.demo_strings",
+        "strings",
+        "a language model that writes programs, trained by TRL",
     ),
 }
 
