@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from trueup.errors import ConfigError
 from trueup.loop.guard import GuardConfig
 
-__all__ = ["AnchorConfig", "CalibrationConfig", "Estimator"]
+__all__ = ["AnchorConfig", "CalibrationConfig", "Estimator", "explain"]
 
 Estimator: TypeAlias = Literal[
     "corrected", "control_variate", "wmrl", "gold", "proxy", "gold_budget", "mse", "adaptive"
@@ -102,7 +102,7 @@ class AnchorConfig(BaseModel):
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            raise ConfigError(_explain(error)) from None
+            raise ConfigError(explain(error, AnchorConfig)) from None
 
     @model_validator(mode="after")
     def _check_ranges(self) -> AnchorConfig:
@@ -187,13 +187,13 @@ class AnchorConfig(BaseModel):
         return self.gold_range[1] - self.gold_range[0]
 
 
-def _explain(error: ValidationError) -> str:
+def explain(error: ValidationError, model: type[BaseModel]) -> str:
     """pydantic's report as one line per fault, in this project's form."""
     lines = []
     for fault in error.errors(include_url=False):
         where = ".".join(str(part) for part in fault["loc"])
         if fault["type"] == "extra_forbidden":
-            known = ", ".join(AnchorConfig.model_fields)
+            known = ", ".join(model.model_fields)
             lines.append(f"{where} is not a setting. It would be ignored. Known settings: {known}.")
         elif fault["type"] == "value_error":
             lines.append(str(fault["ctx"]["error"]) + ".")

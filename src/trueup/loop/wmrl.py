@@ -14,7 +14,7 @@ in `docs/wmrl.md`. One thing is ours: a score that did not come is NaN to the en
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -24,6 +24,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trueup.errors import ConfigError, GroupError, StateError
 from trueup.loop.batch import Batch, FamilyIndex
+from trueup.loop.config import explain
+from trueup.loop.driving import drive_in_place
 from trueup.loop.wmrl_parts import (
     AdvantageStats,
     AnchorWeighter,
@@ -82,16 +84,7 @@ class WMRLConfig(BaseModel):
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            raise ConfigError(" ".join(map(_fault, error.errors(include_url=False)))) from None
-
-
-def _fault(fault: Any) -> str:
-    name = ".".join(map(str, fault["loc"]))
-    if fault["type"] == "extra_forbidden":
-        known = ", ".join(WMRLConfig.model_fields)
-        return f"{name} is not a setting of WMRL. It would be ignored. Known settings: {known}."
-    rule = fault["msg"].removeprefix("Input should be ")
-    return f"{name} must be {rule}, got {fault['input']!r}. No step could be planned. Correct it."
+            raise ConfigError(explain(error, WMRLConfig)) from None
 
 
 @dataclass
@@ -156,9 +149,9 @@ class WMRLReward:
         anchored_P = anchored_G[batch.group_P]
         gold = ScoreArray.unscored(batch.n_rollouts, "not_selected")
         chosen = np.flatnonzero(anchored_P).tolist()
-        answers = _run_sync(self._gold([batch.rollouts[i] for i in chosen]))
+        answers = drive_in_place(self._gold([batch.rollouts[i] for i in chosen]))
         gold.value[chosen], gold.code[chosen] = answers.value, answers.code
-        proxy = _run_sync(self._proxy(batch.rollouts))
+        proxy = drive_in_place(self._proxy(batch.rollouts))
         return self._commit(batch, families, anchored_G, proxy, gold)
 
     def step_arrays(
@@ -359,17 +352,6 @@ def _sync_call(scorer: ScorerLike, role: str) -> ScoringCall:
     if call.is_async:
         raise _must_be_sync(role)
     return call
-
-
-def _run_sync(coroutine: Coroutine[Any, Any, ScoreArray]) -> ScoreArray:
-    """The result of a scoring call that never waits."""
-    try:
-        coroutine.send(None)
-    except StopIteration as done:
-        scores: ScoreArray = done.value
-        return scores
-    coroutine.close()
-    raise _must_be_sync("a")
 
 
 def _must_be_sync(role: str) -> ConfigError:
