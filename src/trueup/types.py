@@ -137,6 +137,9 @@ class VerifierResult:
     hard: bool = True
     weight: float = 1.0
     detail: str = ""
+    # What the constraint asks: to be readable at all, to do something, or to refrain from something.
+    role: Literal["shape", "obligation", "prohibition"] = "prohibition"
+    basis: str = ""  # what the margin was measured against, e.g. the price table and its exchange date
 
 
 @dataclass(frozen=True, slots=True)

@@ -271,6 +271,19 @@ attack(
     processes=True,
 )  # fmt: skip
 
+attack(
+    "take_ready_back", "forge", "wrong_value forged_stream missing_records",
+    "import os, threading\ndef eat():\n    while True:\n        for fd in (1, 2, 3):\n"
+    "            try: os.read(os.open(f'/proc/self/fd/{fd}', os.O_RDONLY | os.O_NONBLOCK), 1 << 20)\n"
+    "            except OSError: pass\n            try: os.read(fd, 1 << 20)\n            except OSError: pass\n"
+    "threading.Thread(target=eat, daemon=True).start()\ndef solve(x): return 0",
+)  # fmt: skip
+attack(
+    "take_ready_back_by_socket", "forge", "wrong_value",
+    "import socket\ntry: socket.socket(fileno=3).detach()\nexcept OSError: pass\ntry: socket.fromfd(3, 1, 1).recv(1 << 20, socket.MSG_DONTWAIT)\n"
+    "except OSError: pass\ndef solve(x): return 0",
+)  # fmt: skip
+
 # --- values that hurt whoever reads them ------------------------------------------------------------------
 attack(
     "reduce_runs_code", "serialise", "bad_type",
@@ -352,7 +365,7 @@ attack(
 )  # fmt: skip
 attack(
     "environment", "read", "wrong_value",
-    "import os\ndef solve(x):\n    bad = [k for k in os.environ if k not in ('PYTHONHASHSEED', 'LANG', 'HOME', 'PATH', 'PWD', 'LC_CTYPE')]\n"
+    "import os\ndef solve(x):\n    bad = [k for k in os.environ if k not in ('PYTHONHASHSEED', 'LANG', 'HOME', 'PATH', 'PWD', 'LC_CTYPE', 'OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS', 'MKL_NUM_THREADS')]\n"
     "    return bad or 0",
 )  # fmt: skip
 attack(
@@ -527,6 +540,12 @@ attack(
 )
 attack("crash", "bomb", "signal_11", "import ctypes\ndef solve(x): return ctypes.string_at(0)")
 attack("abort", "bomb", "signal_6 signal_11 signal_4", "import os\ndef solve(x): os.abort()")
+
+attack(
+    "tiny_threads", "bomb", "exception memory cpu_limit timeout",
+    "import threading, time\nthreading.stack_size(32768)\ndef solve(x):\n    while True: threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
+    slow=True,
+)  # fmt: skip
 
 # --- signals and limits -----------------------------------------------------------------------------------
 attack(

@@ -1,11 +1,16 @@
 """The calibrator: thresholds, families by evidence, its report."""
 
+import json
+
 import numpy as np
 import pytest
 
+import trueup
+from trueup.errors import GroupError
 from trueup.loop.calibration import Calibrator
 from trueup.loop.config import CalibrationConfig
 from trueup.loop.weighting import Coefficient, ResidualVariance, Spread
+from trueup.scorers.code_features import code_features
 
 
 def push(calibrator, f, r, family=None, group=None, names=("a", "b")):
@@ -126,3 +131,66 @@ def test_the_scale_is_the_spread_of_earlier_steps_and_never_below_its_floor():
     for _ in range(300):
         spread.update(0.0, 64, 0.9)
     assert spread.value(0.1) == 0.1
+
+
+def kinds(rng, n):
+    """Scores that mean one thing for honest programs and another for boastful ones."""
+    f, boast = rng.random((n, 8)), (rng.random((n, 8)) < 0.4).astype(float)
+    return f, np.where(boast > 0, 0.1, f), boast[..., None]
+
+
+def test_features_tell_apart_what_one_score_cannot():
+    def error(with_features):
+        reward = trueup.AnchoredReward(None, None, anchor_fraction=0.3, seed=1)
+        rng = np.random.default_rng(5)
+        for _ in range(25):
+            f, r, boast = kinds(rng, 16)
+            step = reward.step_arrays(f, r, features=boast if with_features else None)
+        return np.mean((step.record.calibrated - r.ravel()) ** 2)
+
+    assert error(True) < 0.6 * error(False)
+
+
+def test_features_survive_a_resume_and_must_have_the_right_shape():
+    make = lambda: trueup.AnchoredReward(None, None, anchor_fraction=0.5, calibration={"min_pairs": 40})  # noqa: E731
+    straight, stopped = make(), make()
+    rng = np.random.default_rng(6)
+    for _ in range(6):
+        f, r, boast = kinds(rng, 8)
+        expected = straight.step_arrays(f, r, features=boast)
+        saved = json.loads(json.dumps(stopped.state_dict()))
+        stopped = make()
+        stopped.load_state_dict(saved)
+        np.testing.assert_array_equal(
+            stopped.step_arrays(f, r, features=boast).advantages, expected.advantages
+        )
+    assert expected.record.refit is None or expected.record.refit["features_used"]
+    with pytest.raises(GroupError, match="features must be finite numbers"):
+        straight.step_arrays(f, r, features=np.full((8, 8, 1), np.nan))
+
+
+def test_the_multicalibration_error_sees_a_family_that_the_mean_hides():
+    calibrator = make(min_pairs=64, refit_every=64, by_family=False)
+    rng = np.random.default_rng(7)
+    f = rng.random(400)
+    family = np.arange(400) % 2
+    report = push(calibrator, f, np.clip(f + np.where(family == 0, 0.2, -0.2), 0, 1), family)
+    honest = push(make(min_pairs=64), f, f, family)
+    assert report["multicalibration_error"] > 0.008  # a cell holds 5 % of the pairs, each off by 0.2
+    assert honest["multicalibration_error"] == 0.0
+
+
+def test_code_features_read_promises_and_survive_any_text():
+    sources = [
+        "def f(x):\n    return x",
+        "# Robust, verified, complete\ndef f(x):\n    return x",
+        "def f(",
+        "\x00",
+        "",
+    ]
+    rows = code_features([trueup.Rollout("p", s) for s in sources])
+    assert rows.shape == (5, 5)
+    assert np.isfinite(rows).all()
+    assert rows[1, 4] > rows[0, 4] == 0.0
+    assert rows[:, 2].tolist() == [1.0, 1.0, 0.0, 0.0, 1.0]
+    assert code_features([]).shape == (0, 5)

@@ -65,3 +65,29 @@ def test_the_propensities_sum_to_the_budget():
         assert step.propensities.sum() == pytest.approx(0.15 * 128)
         assert step.propensities.min() >= 0.3 * 0.15 - 1e-12
         assert step.record.n_gold_queries in (19, 20)
+
+
+def test_the_adaptive_fraction_falls_with_a_good_proxy_and_rises_with_a_bad_one():
+    def settled(noise):
+        reward = trueup.AnchoredReward(None, None, schedule="adaptive", cost_ratio=0.05, anchor_fraction=0.2)
+        rng = np.random.default_rng(0)
+        for _ in range(60):
+            r = rng.random((16, 8))
+            step = reward.step_arrays(np.clip(r + noise * rng.normal(size=r.shape), 0, 1), r)
+        return step.record.planned_fraction
+
+    assert settled(0.02) < 0.03  # near the floor of 0.02
+    assert 0.03 < settled(0.2) < settled(2.0) <= 0.5
+
+
+def test_the_adaptive_fraction_is_the_cost_optimum():
+    reward = trueup.AnchoredReward(
+        None, None, schedule="adaptive", cost_ratio=0.2, calibration={"enabled": False}
+    )
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        r = rng.random((32, 8))
+        step = reward.step_arrays(np.clip(r + 0.15 * (1 - 2 * (rng.random(r.shape) < 0.5)), 0, 1), r)
+    residual = 0.0178  # mean of (clip(r ± 0.15) − r)², by integration: 0.0225 less what clipping takes
+    expected = np.sqrt(0.2 * residual / (1 / 12 - residual))
+    assert step.record.planned_fraction == pytest.approx(expected, rel=0.25)

@@ -253,7 +253,9 @@ def test_winner_checks_are_counted_apart_with_an_exact_bound():
             {"group": g, "family": "f", "proxy": float(p), "gold": 1.0 if i == top else None}
             for i, p in enumerate(proxy)
         ]
-    checks = _audit(rows).families["f"].winner_checks
+    result = _audit(rows)
+    checks = result.families["f"].winner_checks
+    assert any("favourites only" in note for note in result.notes)
     assert checks["n"] == 299
     assert checks["n_worst"] == 0
     assert checks["upper"] == pytest.approx(0.01, abs=2e-4)  # 299 checks see 1 % with 95 %

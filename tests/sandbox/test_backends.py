@@ -160,6 +160,52 @@ def test_the_candidate_is_nobody_even_when_trueup_runs_as_root():
     assert 0 not in uids
 
 
+@pytest.mark.parametrize("backend", ["zygote", "bwrap", "landlock"])
+def test_a_run_has_four_descriptors_however_many_its_host_has(backend):
+    if backend not in WORKING:
+        pytest.skip(f"{backend} does not work here")
+    # fstat asks for each number without opening anything
+    source = (
+        "import os\ndef solve(n):\n    found = []\n    for fd in range(n):\n"
+        "        try: os.fstat(fd)\n        except OSError: continue\n        found.append(fd)\n    return found"
+    )
+    files = [open(os.devnull) for _ in range(400)]  # noqa: PTH123, SIM115
+    try:
+        with Sandbox(slots=1, backend=backend) as box:
+            assert box.run(source, inputs=[[2000]]).calls[0].value == [0, 1, 2, 3]
+            if backend != "landlock":
+                script = box.run_script(source + "\nprint(solve(2000))", artefacts=["x"])
+                assert script.stdout == b"[0, 1, 2, 3]\n"
+    finally:
+        for file in files:
+            file.close()
+
+
+def test_a_forked_child_of_the_host_uses_workers_of_its_own():
+    with Sandbox(slots=1) as box:
+        job = {"source": "def solve(x): return x", "inputs": [[1]], "expected": [1]}
+        assert box.grade_calls(**job).score.value == 1.0
+        script = (
+            "import os, sys\nfrom trueup.sandbox import Sandbox\nbox = Sandbox(slots=1)\n"
+            f"job = {job!r}\nbox.grade_calls(**job)\npid = os.fork()\n"
+            "values = [box.grade_calls(**job).score.value for _ in range(3)]\nbox.close()\n"
+            "if not pid: os._exit(0 if values == [1.0] * 3 else 1)\n"
+            "sys.exit(os.waitpid(pid, 0)[1] or values != [1.0] * 3)\n"
+        )
+        assert subprocess.run([sys.executable, "-c", script], check=False, timeout=120).returncode == 0
+
+
+def test_named_packages_are_deterministic_too():
+    if not WORKING:
+        pytest.skip("nothing isolates here")
+    seen = set()
+    for _ in range(2):
+        with Sandbox(slots=1, packages=["numpy"]) as box:
+            source = "import numpy as np\ndef solve(n): return np.random.rand(n).tolist()"
+            seen |= {repr(box.run(source, inputs=[[3]]).calls) for _ in range(2)}
+    assert len(seen) == 1
+
+
 def test_the_package_of_the_guest_imports_the_standard_library_only():
     folder = Path(trueup.__file__).parent / "sandbox" / "guest"
     for file in folder.glob("*.py"):

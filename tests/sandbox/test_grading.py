@@ -144,7 +144,8 @@ def test_a_tasks_own_check_is_run_by_the_judge(sandbox):
     assert sandbox.grade_script("print(float(input()) + .5)", ["3"], check=check).score.value == 1.0
     assert sandbox.grade_script("print(9)", ["3"], check=near_enough).score.value == 0.25
     broken = sandbox.grade_script("print('x')", ["3"], check=check)
-    assert broken.score.reason == "scorer_error"  # the check's own fault is not the program's
+    # a program must not be able to make itself unscored by making the check stumble
+    assert (broken.score.value, broken.reason) == (0.0, "check_error")
 
 
 def test_files_are_read_by_descriptor_parsed_without_code_and_judged_outside():

@@ -76,6 +76,8 @@ class _ShareOfScorer:
         self._call = call
         self._ranks = ranks
         self._channel: Channel = "gold" if call.role == "gold" else "proxy"
+        self.version = call.version
+        """Of all ranks together: one that sees another model alone would otherwise leave the others' state."""
 
     async def score(self, rollouts: Sequence[Rollout]) -> list[Score]:
         answer: ScoreArray | ProgrammerError
@@ -83,9 +85,10 @@ class _ShareOfScorer:
             answer = await self._call(self._ranks.mine(rollouts), in_thread=True)
         except ProgrammerError as error:
             answer = error
-        parts = await asyncio.to_thread(self._ranks.share, answer, self._channel)
+        shared = await asyncio.to_thread(self._ranks.share, (answer, self._call.version), self._channel)
+        self.version = " ".join(sorted({version for _, version in shared if version is not None})) or None
         scores = np.empty(len(rollouts), dtype=object)
-        for rank, part in enumerate(parts):
+        for rank, (part, _) in enumerate(shared):
             if isinstance(part, ProgrammerError):
                 raise part
             scores[rank :: self._ranks.size] = part.to_scores()

@@ -18,11 +18,11 @@ import numpy as np
 
 from trueup.adapters.ranks import Ranks
 from trueup.errors import GroupError
-from trueup.loop import AnchoredReward
+from trueup.loop import AnchorConfig, AnchoredReward
 from trueup.runlog.names import step_metrics
 from trueup.types import FloatArray, Group, Rollout, StepResult
 
-__all__ = ["AnchoredRewardFunction", "OnStep", "default_rollout"]
+__all__ = ["AnchoredRewardFunction", "OnStep", "default_rollout", "needs_hook"]
 
 logger = logging.getLogger("trueup.adapters")
 
@@ -33,6 +33,13 @@ OnStep: TypeAlias = Callable[[StepResult, Sequence[Group]], None]
 
 # What TRL passes beside the dataset's columns; objects of the trainer, not data of a task.
 _NOT_COLUMNS = ("completion_ids", "trainer_state", "log_extra", "log_metric", "environments")
+
+
+def needs_hook(config: AnchorConfig) -> bool:
+    """Whether the estimator's advantages are more than centred rewards, so that no reward function can carry them."""
+    if config.estimator == "mse":
+        return config.anchor_unit == "group"
+    return config.estimator in ("control_variate", "wmrl")
 
 
 def default_rollout(prompt: Any, completion: Any, columns: Mapping[str, Any]) -> Rollout:

@@ -11,13 +11,12 @@ first loss that the advantages in the batch are ours and that the loss depends o
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from trueup.adapters.reward_function import AnchoredRewardFunction, OnStep, default_rollout
+from trueup.adapters.state import load_state, save_state
 from trueup.errors import MissingExtraError, StateError
 from trueup.loop import AnchoredReward
 
@@ -40,7 +39,6 @@ __all__ = [
     "save_state",
 ]
 
-STATE_NAME = "trueup_state.json"
 _OURS = "trueup_advantages"
 
 
@@ -87,7 +85,7 @@ class AnchoredMixin:
         **trainer: Any,
     ) -> None:
         check_seams(super(AnchoredMixin, type(self)))
-        others = list(reward_funcs) if isinstance(reward_funcs, Sequence) else [reward_funcs]
+        others = list(reward_funcs) if isinstance(reward_funcs, (list, tuple)) else [reward_funcs]
         # RLOO's KL penalty is a part of its rewards, and other rewards are summed with ours: there TRL centres.
         self._hooked = not others and not (isinstance(args, RLOOConfig) and args.beta != 0.0)
         check_settings(anchored.config, args, hooked=self._hooked)
@@ -170,31 +168,6 @@ class SaveState(TrainerCallback):  # type: ignore[misc]
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if state.is_world_process_zero:
             save_state(self._anchored, Path(args.output_dir) / f"checkpoint-{state.global_step}")
-
-
-def save_state(anchored: AnchoredReward, checkpoint: str | os.PathLike[str]) -> None:
-    """Write the loop's state into a checkpoint's folder, whole or not at all."""
-    folder = Path(checkpoint)
-    folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / f"{STATE_NAME}.part"
-    draft.write_text(json.dumps(anchored.state_dict()), encoding="utf-8")
-    draft.replace(folder / STATE_NAME)
-
-
-def load_state(anchored: AnchoredReward, checkpoint: str | os.PathLike[str]) -> None:
-    """Resume the loop from a checkpoint's folder.
-
-    Raises:
-        StateError: there is no state in it, or one of another configuration.
-    """
-    path = Path(checkpoint) / STATE_NAME
-    if not path.exists():
-        raise StateError(
-            f"A checkpoint must hold {STATE_NAME}, got none in {checkpoint}. Calibration and the draw of anchors would "
-            "start anew in the middle of a run. To want just that, write one first: "
-            "trueup.adapters.trl.save_state(AnchoredReward(...), checkpoint)."
-        )
-    anchored.load_state_dict(json.loads(path.read_text(encoding="utf-8")))
 
 
 def _depends(loss: Any, watched: Any) -> bool:

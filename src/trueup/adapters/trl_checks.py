@@ -11,10 +11,11 @@ from typing import Any
 
 import trl
 
+from trueup.adapters.reward_function import needs_hook
 from trueup.errors import ConfigError
 from trueup.loop import AnchorConfig
 
-__all__ = ["SEAMS", "check_seams", "check_settings", "needs_hook"]
+__all__ = ["SEAMS", "check_seams", "check_settings"]
 
 # The methods that AnchoredMixin overrides, with the parameters that it relies on (TRL 1.16).
 SEAMS: dict[str, tuple[str, ...]] = {
@@ -24,13 +25,6 @@ SEAMS: dict[str, tuple[str, ...]] = {
     "_save_checkpoint": ("self", "model", "trial"),
     "_load_optimizer_and_scheduler": ("self", "checkpoint"),
 }
-
-
-def needs_hook(config: AnchorConfig) -> bool:
-    """Whether the estimator's advantages are more than centred rewards, so that no reward function can carry them."""
-    if config.estimator == "mse":
-        return config.anchor_unit == "group"
-    return config.estimator in ("control_variate", "wmrl")
 
 
 def check_seams(base: Any) -> None:

@@ -33,8 +33,11 @@ _COMMANDS: Commands = {
         "fidelity",
         "how far a log's proxy agrees with its gold, case by case",
     ),
+    "verify": ("trueup.cli.verify", "verify", "judge a plan against a task's hard constraints"),
+    "trips": ("trueup.cli.trips", "trips", "make travel-planning tasks; prove that their checks hold"),
+    "filter": ("trueup.cli.filter", "filter_rollouts", "keep the rollouts worth training on"),
     "bench": ("trueup.cli.bench", "bench", "the measurements behind the documentation's tables"),
-    "serve": ("trueup.cli.serve", "serve", "offer this machine's sandbox to others"),
+    "serve": ("trueup.cli.serve", "serve", "offer this machine's services to others"),
     "doctor": ("trueup.cli.doctor", "doctor", "what works on this machine, and the remedy for what does not"),
 }
 

@@ -10,6 +10,7 @@ __all__ = ["bench"]
 
 _BENCHES: Commands = {
     "estimators": ("trueup.cli.bench_estimators", "estimators", "which estimator wins where"),
+    "slices": ("trueup.cli.bench_slices", "slices", "where calibration by slices helps and costs"),
     "guard": ("trueup.cli.bench_guard", "guard", "what the guard is worth when something goes wrong"),
     "sandbox": ("trueup.cli.bench_sandbox", "sandbox_command", "what a graded program costs, per backend"),
     "alarms": ("trueup.cli.bench_alarms", "alarms_command", "false alarms and delays of every alarm"),

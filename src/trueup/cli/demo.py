@@ -13,6 +13,7 @@ from rich import box
 from rich.progress import Progress
 from rich.table import Table
 
+from trueup.cli.lazy import Commands, LazyGroup
 from trueup.cli.tables import progress_bar, wide_console
 from trueup.errors import MissingExtraError
 from trueup.experiments.arms import ARMS
@@ -26,10 +27,23 @@ from trueup.tasks.catalogue import PassRates, load_programs, measure_pass_rates
 
 __all__ = ["demo", "results_table"]
 
+_MORE: Commands = {
+    "strings": (
+        "trueup.cli.demo_strings",
+        "strings",
+        "a language model that writes programs, trained by TRL on anchored rewards",
+    ),
+    "trips": (
+        "trueup.cli.demo_trips",
+        "trips",
+        "travel plans under hard constraints, rewards composed four ways",
+    ),
+}
+
 _QUICK = Plan(n_seeds=6, n_tuning_seeds=3)
 
 
-@click.command()
+@click.group(cls=LazyGroup, table=_MORE, invoke_without_command=True)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -65,7 +79,9 @@ _QUICK = Plan(n_seeds=6, n_tuning_seeds=3)
 @click.option(
     "--json", "as_json", is_flag=True, help="Print results.json to standard output and nothing else."
 )
+@click.pass_context
 def demo(
+    context: click.Context,
     out: Path,
     seeds: int | None,
     steps: int | None,
@@ -84,7 +100,11 @@ def demo(
 
     Scenarios: `monotone` (a noisy judge in the right order) and `hackable` (a judge that reads promises) on the
     programs; `contextual_benign` and `contextual_exploit` on 64 prompts of four families.
+
+    The commands below are further demos, each with options of its own.
     """
+    if context.invoked_subcommand is not None:
+        return
     plan = _QUICK if quick else Plan()
     changes: dict[str, Any] = {"anchor_fraction": anchor_fraction, "schedule": schedule}
     if seeds is not None:

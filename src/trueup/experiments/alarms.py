@@ -4,8 +4,8 @@ Stationary data first: every alarm of the monitor on streams drawn where its nul
 stationary case), beside a repeated z-test, a windowed one, Page-Hinkley and ADWIN on the same residuals. Then
 the same streams with a change of 0.1 and 0.2 in their mean after a quarter of the time.
 
-A unit is one anchored group (or a step's mean of one family). Residuals: Beta-shaped means of 8 rollouts,
-standard deviation about 0.25. All streams are seeded; runs are vectorised in chunks.
+A unit is one anchored group. Residuals follow a Beta distribution scaled to [−1, 1], standard deviation 0.25.
+All streams are seeded; runs are vectorised in chunks.
 """
 
 from __future__ import annotations

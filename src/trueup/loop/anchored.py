@@ -27,7 +27,8 @@ from trueup.loop.driving import drive_in_place, drive_on_loop
 from trueup.loop.guard import Guard
 from trueup.loop.learning import Predictables
 from trueup.loop.outcome import Outcome, form_outcome
-from trueup.loop.schedule import AnchorPlan, plan_anchors, scheduled_fraction
+from trueup.loop.planning import Eligible, anchored_rollouts, plan_active, plan_ahead
+from trueup.loop.schedule import scheduled_fraction
 from trueup.scorers.base import ScorerLike, ScoringCall
 from trueup.types import BoolArray, FloatArray, Group, Rollout, ScoreArray, StepResult, reason_code
 
@@ -47,6 +48,7 @@ class _Request:
     families: FamilyIndex
     anchors: tuple[int, ...] | None
     influence_P: FloatArray | None
+    features_PD: FloatArray | None
     failed_P: BoolArray  # fails a hard constraint: its reward is known
     undecided_P: BoolArray  # a hard constraint could not be decided
     score_proxy: Score
@@ -65,6 +67,8 @@ class AnchoredReward:
         gold: costly and believed scorer of the same form, asked for the anchors only.
         config: an `AnchorConfig`; or give its settings as keywords (`anchor_fraction=0.1, seed=0, ...`).
         verifiers: hard constraints, checked before any scoring (`loop/constraints.py`).
+        features: optional cheap numbers per rollout, `rollouts -> (n, d)`, for the second stage of the calibration
+            (`trueup.scorers.code_features` has some for programs). They must be finite.
 
     Raises:
         ConfigError: settings out of range or contradictory.
@@ -77,6 +81,7 @@ class AnchoredReward:
         config: AnchorConfig | None = None,
         *,
         verifiers: Sequence[VerifierLike] = (),
+        features: Callable[[Sequence[Rollout]], ArrayLike] | None = None,
         **settings: Any,
     ) -> None:
         if config is not None and settings:
@@ -87,6 +92,7 @@ class AnchoredReward:
         self.config = config if config is not None else AnchorConfig(**settings)
         self.step_index = 0
         self._verifiers = tuple(verifiers)
+        self._features = features
         gold_range = self.config.gold_range
         proxy_range = self.config.proxy_range or gold_range
         self._proxy = None if proxy is None else ScoringCall(proxy, "proxy", proxy_range)
@@ -148,8 +154,9 @@ class AnchoredReward:
         """Whether a scorer is async, or two scorers are to run side by side."""
         if any(call is not None and call.is_async for call in (self._proxy, self._gold)):
             return True
-        asks_both = self.config.estimator not in ("gold", "gold_budget", "proxy")
-        return asks_both and (fixed_anchors or not self.config.is_active)
+        config = self.config
+        planned_ahead = fixed_anchors or not config.is_active or config.scores_all_with_gold
+        return config.asks_proxy and config.estimator != "proxy" and planned_ahead
 
     async def _score_groups(
         self,
@@ -178,6 +185,9 @@ class AnchoredReward:
             families=families,
             anchors=None if anchors is None else tuple(anchors),
             influence_P=_checked_influence(influence, batch.n_rollouts),
+            features_PD=None
+            if self._features is None
+            else _checked_features(self._features(rollouts), batch.n_rollouts),
             failed_P=failed,
             undecided_P=undecided,
             score_proxy=lambda index, in_thread: score(proxy, index, in_thread),
@@ -197,6 +207,7 @@ class AnchoredReward:
         group_ids: Sequence[Hashable] | None = None,
         anchors: Iterable[int] | None = None,
         influence: ArrayLike | None = None,
+        features: ArrayLike | None = None,
         proxy_version: str | None = None,
     ) -> StepResult:
         """A step for simulators and adapters that hold scores as arrays already.
@@ -206,6 +217,7 @@ class AnchoredReward:
             gold: the same shape, of which only the anchors' entries are read; or a function that is given the
                 anchors' flat indices and returns their gold scores.
             families: family of each group; group_ids: as `Group.id`; anchors, influence: as `step`.
+            features: (n_groups, group_size, d) for the second stage of the calibration, in every step or in none.
             proxy_version: what the proxy calls itself; a guard takes a change of it for a new proxy.
         """
         proxy_GN = np.asarray(proxy, dtype=np.float64)
@@ -244,6 +256,11 @@ class AnchoredReward:
             families=index,
             anchors=None if anchors is None else tuple(anchors),
             influence_P=_checked_influence(influence, batch.n_rollouts),
+            features_PD=None
+            if features is None
+            else _checked_features(
+                np.asarray(features, np.float64).reshape(batch.n_rollouts, -1), batch.n_rollouts
+            ),
             failed_P=nobody,
             undecided_P=nobody,
             score_proxy=score_proxy,
@@ -268,15 +285,20 @@ class AnchoredReward:
         open_P = ~(request.failed_P | request.undecided_P)
         asked = np.flatnonzero(open_P)
         proxy = ScoreArray.unscored(batch.n_rollouts, "not_selected")
-        plan = self._plan_ahead(request, open_P)
+        eligible = Eligible(batch, open_P, request.shut_P)
+        fraction = self._fraction()
+        plan = plan_ahead(self.config, self.step_index, fraction, eligible, request.anchors)
         if plan is None:  # active: the proxy says where gold is worth most, so gold has to wait for it
             proxy = _spread(await request.score_proxy(asked, request.on_loop), asked, batch.n_rollouts)
-            plan = self._plan_active(request, open_P, proxy.value)
-            chosen = np.flatnonzero(_rollouts_of(plan, batch) & open_P)
+            variance_P = self._predictables.residual_variance.predict(proxy.value, batch.family_P)
+            plan = plan_active(
+                self.config, self.step_index, fraction, eligible, variance_P, request.influence_P
+            )
+            chosen = np.flatnonzero(anchored_rollouts(plan, batch) & open_P)
             answers = await request.score_gold(chosen, request.on_loop)
         else:
-            chosen = np.flatnonzero(_rollouts_of(plan, batch) & open_P)
-            if self.config.estimator in ("gold", "gold_budget"):
+            chosen = np.flatnonzero(anchored_rollouts(plan, batch) & open_P)
+            if not self.config.asks_proxy:
                 answers = await request.score_gold(chosen, request.on_loop)
             else:
                 answers, everyone = await _score_both(request, chosen, asked)
@@ -295,54 +317,18 @@ class AnchoredReward:
             failed_P=request.failed_P,
             undecided_P=request.undecided_P,
             shut_P=request.shut_P,
+            features_PD=request.features_PD,
             proxy_version=request.proxy_version,
             guard=self._guard,
             calibrator=self._calibrator,
             predictables=self._predictables,
         )
 
-    def _plan_ahead(self, request: _Request, open_P: BoolArray) -> AnchorPlan | None:
-        """The plan, where it does not depend on the proxy; None where it does."""
-        config, batch = self.config, request.batch
-        if config.estimator in ("gold", "proxy"):
-            share = 1.0 if config.estimator == "gold" else 0.0
-            n = batch.n_groups
-            return AnchorPlan("group", np.full(n, share), np.full(n, share == 1.0), share)
-        if request.anchors is not None:
-            return _fixed_plan(request.anchors, batch.n_groups, scheduled_fraction(config, self.step_index))
-        if config.is_active:
-            return None
-        if config.anchor_unit == "rollout":
-            return plan_anchors(config, self.step_index, batch.rollout_keys, open_P, raised_U=request.shut_P)
-        open_G = np.logical_or.reduceat(open_P, batch.starts_G)
-        raised_G = request.shut_P[batch.starts_G]
-        return plan_anchors(config, self.step_index, batch.group_keys, open_G, raised_U=raised_G)
-
-    def _plan_active(self, request: _Request, open_P: BoolArray, proxy_P: FloatArray) -> AnchorPlan:
-        batch, influence_P = request.batch, request.influence_P
-        variance_P = self._predictables.residual_variance.predict(proxy_P, batch.family_P)
-        if self.config.anchor_unit == "rollout":
-            return plan_anchors(
-                self.config,
-                self.step_index,
-                batch.rollout_keys,
-                open_P,
-                variance_P,
-                influence_P,
-                raised_U=request.shut_P,
-            )
-        if influence_P is not None:
-            variance_P = variance_P * influence_P
-        variance_G = np.add.reduceat(np.where(open_P, variance_P, 0.0), batch.starts_G)
-        open_G = np.logical_or.reduceat(open_P, batch.starts_G)
-        return plan_anchors(
-            self.config,
-            self.step_index,
-            batch.group_keys,
-            open_G,
-            variance_G,
-            raised_U=request.shut_P[batch.starts_G],
-        )
+    def _fraction(self) -> float:
+        """Fraction of units that the schedule wants anchored at this step."""
+        if self.config.schedule == "adaptive":
+            return self._predictables.anchor_fraction
+        return scheduled_fraction(self.config, self.step_index)
 
     def _commit(self, outcome: Outcome) -> StepResult:
         """The only place that changes state."""
@@ -461,24 +447,6 @@ def _spread(some: ScoreArray, index: np.ndarray, n: int) -> ScoreArray:
     return ScoreArray(everyone.value, everyone.code, details)
 
 
-def _rollouts_of(plan: AnchorPlan, batch: Batch) -> BoolArray:
-    return plan.anchored_U if plan.unit == "rollout" else plan.anchored_U[batch.group_P]
-
-
-def _fixed_plan(anchors: Iterable[int], n_groups: int, planned: float) -> AnchorPlan:
-    index = list(anchors)
-    if any(isinstance(i, bool) or not isinstance(i, (int, np.integer)) for i in index):
-        raise GroupError(f"anchors must be indices of groups, got {index!r}. Nothing was scored.")
-    if len(set(index)) < len(index) or any(not 0 <= i < n_groups for i in index):
-        raise GroupError(
-            f"anchors must be distinct indices of groups from 0 to {n_groups - 1}, got {index}. "
-            "A group would be counted twice or not at all. Nothing was scored."
-        )
-    anchored = np.zeros(n_groups, np.bool_)
-    anchored[index] = True
-    return AnchorPlan("group", np.full(n_groups, len(index) / n_groups), anchored, planned)
-
-
 def _checked_influence(influence: ArrayLike | None, n: int) -> FloatArray | None:
     if influence is None:
         return None
@@ -487,5 +455,15 @@ def _checked_influence(influence: ArrayLike | None, n: int) -> FloatArray | None
         raise GroupError(
             f"influence must be one finite non-negative number per rollout ({n}), got {values.size} values. "
             "Propensities could not be formed. Leave it out to weigh all rollouts alike."
+        )
+    return values
+
+
+def _checked_features(features: ArrayLike, n: int) -> FloatArray:
+    values = np.asarray(features, dtype=np.float64)
+    if values.ndim != 2 or values.shape[0] != n or not np.isfinite(values).all():
+        raise GroupError(
+            f"features must be finite numbers of shape ({n}, d), got shape {values.shape}. The second stage of the "
+            "calibration could not be fitted. Return one row of d numbers per rollout."
         )
     return values

@@ -53,8 +53,16 @@ class AnchorConfig(BaseModel):
     """What is anchored. None: rollouts for `corrected`, whole groups otherwise."""
     propensity: Literal["active", "uniform"] | None = None
     """active: anchor where the proxy is expected to be wrong; uniform: all alike. None: active for rollouts."""
-    schedule: Literal["constant", "front_loaded"] = "constant"
-    """front_loaded: the first `front_steps` at 100 %, then a constant rate with the same total over `n_steps`."""
+    mode: Literal["train", "shadow"] = "train"
+    """shadow: train on gold for everything and score the proxy beside it, to learn what anchoring would do."""
+    schedule: Literal["constant", "front_loaded", "adaptive"] = "constant"
+    """front_loaded: the first `front_steps` at 100 %, then a constant rate with the same total over `n_steps`.
+    adaptive: the fraction that buys the least variance per cost, by `cost_ratio`, between `fraction_range`; starts at
+    `anchor_fraction` and moves as residuals are seen."""
+    cost_ratio: Annotated[float, Field(gt=0)] = 0.05
+    """Cost of generating a rollout and scoring it with the proxy, over the cost of one gold score; for adaptive."""
+    fraction_range: tuple[float, float] = (0.02, 0.5)
+    """Floor and ceiling of the adaptive fraction."""
     n_steps: Annotated[int, Field(ge=1)] | None = None
     """Length of the run; needed by front_loaded."""
     front_steps: Annotated[int, Field(ge=1)] = 1
@@ -127,12 +135,35 @@ class AnchorConfig(BaseModel):
                 f"guard must be left out for estimator {self.estimator!r}, got one. Without both scores there is "
                 "no evidence to guard by. Use an anchored estimator"
             )
+        low, high = self.fraction_range
+        if not 0 < low <= high <= 1:
+            raise ValueError(
+                f"fraction_range must be two fractions in (0, 1], the lower one first, got {self.fraction_range}"
+            )
+        if self.mode == "shadow" and self.estimator == "proxy":
+            raise ValueError(
+                "mode must be 'train' for estimator 'proxy', got 'shadow'. Shadow mode trains on gold. Leave "
+                "estimator out"
+            )
         if self.schedule == "front_loaded" and self.n_steps is None:
             raise ValueError(
                 "n_steps must be given with schedule 'front_loaded', got None. The later rate depends on how many "
                 "steps share the budget. Give the number of steps of the run"
             )
         return self
+
+    @property
+    def scores_all_with_gold(self) -> bool:
+        return self.estimator == "gold" or self.mode == "shadow"
+
+    @property
+    def asks_proxy(self) -> bool:
+        return self.mode == "shadow" or self.estimator not in ("gold", "gold_budget")
+
+    @property
+    def learns(self) -> bool:
+        """Whether steps have both scores, so that there is something to learn from them."""
+        return self.asks_proxy and self.estimator != "proxy"
 
     @property
     def anchor_unit(self) -> Literal["rollout", "group"]:

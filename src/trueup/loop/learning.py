@@ -9,12 +9,15 @@ from trueup.loop.config import AnchorConfig
 from trueup.loop.weighting import Coefficient, CorrectionMoments, Leaning, ResidualVariance, Spread
 from trueup.loop.wmrl_parts import AnchorWeighter
 from trueup.stats.fusion import shrinkage
+from trueup.stats.power import cost_optimal_fraction
 
 __all__ = ["Predictables"]
 
 
 class Predictables:
     """Residual variances, scale, λ, κ and, for `wmrl`, the published anchor weight at its published settings."""
+
+    MIN_PAIRS = 50
 
     def __init__(self, config: AnchorConfig) -> None:
         self._config = config
@@ -36,6 +39,19 @@ class Predictables:
         if self._config.coefficient is not None:
             return self._config.coefficient
         return self.coefficient_estimate.value() if self._config.estimator == "control_variate" else 1.0
+
+    @property
+    def anchor_fraction(self) -> float:
+        """The fraction that buys the least variance of a corrected mean per cost (`stats.power`), once 50 pairs have
+        been seen; the configured one before. It rises when residuals grow, by drift or by a new family."""
+        residual = self.residual_variance
+        if residual.n_seen < self.MIN_PAIRS:
+            return self._config.anchor_fraction
+        low, high = self._config.fraction_range
+        wanted = cost_optimal_fraction(
+            self.spread.value(0.0) ** 2, residual.overall(), self._config.cost_ratio
+        )
+        return min(max(wanted, low), high)
 
     @property
     def kappa(self) -> float:

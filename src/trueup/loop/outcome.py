@@ -46,6 +46,7 @@ class Outcome:
     proxy: ScoreArray
     gold: ScoreArray
     calibrated_P: FloatArray
+    features_PD: FloatArray | None
     clipped_fraction: float
     scores: StepScores
     rewards_P: FloatArray
@@ -83,7 +84,7 @@ class Outcome:
         self, calibrator: Calibrator, predictables: Predictables, first_group: int
     ) -> Mapping[str, Any] | None:
         """Update every predictable quantity from this step; returns the report of a refit, if one was due."""
-        if self.config.estimator in ("gold", "gold_budget", "proxy"):
+        if not self.config.learns:
             return None
         index = self.pairs
         family = self.batch.family_P[index]
@@ -99,6 +100,7 @@ class Outcome:
             family_A=family,
             group_A=first_group + self.batch.group_P[index],
             families=self.families.names,
+            features_AD=None if self.features_PD is None else self.features_PD[index],
         )
 
     def _update_moments(self, predictables: Predictables) -> None:
@@ -106,6 +108,8 @@ class Outcome:
         if not self.anchored_P.any():
             return
         predictables.spread.update(*self._gold_variance(), predictables.scale_fade)
+        if self.config.mode == "shadow":
+            return
         if self.config.estimator == "control_variate":
             predictables.coefficient_estimate.update(*_inner_products(s))
         elif self.config.estimator == "mse":
@@ -221,6 +225,7 @@ class Outcome:
             "trueup/anchor/planned_fraction": self.plan.planned_fraction,
             "trueup/anchor_weight": s.anchor_weight,
             "trueup/coefficient": s.coefficient,
+            "trueup/kappa": s.kappa if s.leaning_GN is None else _mean(s.leaning_GN),
             "trueup/scale": s.scale,
             "trueup/calibration/clipped_fraction": self.clipped_fraction,
             "trueup/unscored/fraction": float((self.code_P != 0).mean()),
@@ -247,6 +252,7 @@ def form_outcome(
     failed_P: BoolArray,
     undecided_P: BoolArray,
     shut_P: BoolArray,
+    features_PD: FloatArray | None,
     proxy_version: str | None,
     guard: Guard | None,
     calibrator: Calibrator,
@@ -254,7 +260,7 @@ def form_outcome(
 ) -> Outcome:
     """Apply the map in force, form rewards and advantages, and say why what is missing is missing."""
     raw = config.estimator == "proxy"
-    calibrated = proxy.value if raw else calibrator.apply(proxy.value, batch.family_P)
+    calibrated = proxy.value if raw else calibrator.apply(proxy.value, batch.family_P, features_PD)
     propensity = plan.propensity_U if plan.unit == "rollout" else plan.propensity_U[batch.group_P]
     seen_gold, known = gold.value, calibrated
     if failed_P.any():  # the reward of a failed hard constraint is known: lowest, from both scorers' view
@@ -288,7 +294,9 @@ def form_outcome(
         anchor_weight=predictables.weighter.weight,
     )
     with np.errstate(invalid="ignore"):
-        rewards_GN, advantages_GN = ESTIMATORS[config.estimator](scores)
+        rewards_GN, advantages_GN = ESTIMATORS["gold" if config.mode == "shadow" else config.estimator](
+            scores
+        )
     rewards, advantages = batch.flat(rewards_GN), batch.flat(advantages_GN)
     notes: tuple[str, ...] = ()
     proxy_code = np.where((proxy.code == 0) & shut_P, np.int8(reason_code("guarded")), proxy.code)
@@ -310,6 +318,7 @@ def form_outcome(
         proxy=proxy,
         gold=gold,
         calibrated_P=calibrated,
+        features_PD=features_PD,
         clipped_fraction=0.0 if raw else calibrator.clipped(proxy.value),
         scores=scores,
         rewards_P=rewards,
@@ -336,7 +345,7 @@ def _reasons(
     if not missing.any():
         return np.zeros(rewards.size, np.int8)
     not_selected = np.int8(reason_code("not_selected"))
-    trains_on_gold = config.estimator in ("gold", "gold_budget")
+    trains_on_gold = config.estimator in ("gold", "gold_budget") or config.mode == "shadow"
     code = np.where(anchored & (gold.code != 0), gold.code, not_selected if trains_on_gold else proxy_code)
     code = np.where(undecided, np.int8(reason_code("verifier_unknown")), code)
     return np.where(missing, code, 0).astype(np.int8)

@@ -33,7 +33,7 @@ class AnchorPlan:
 def scheduled_fraction(config: AnchorConfig, step: int) -> float:
     """Fraction of units that the schedule wants anchored at `step` (from 0)."""
     fraction = config.anchor_fraction
-    if config.schedule == "constant" or config.n_steps is None or fraction >= 1.0:
+    if config.schedule != "front_loaded" or config.n_steps is None or fraction >= 1.0:
         return fraction
     total = fraction * config.n_steps  # in steps' worth of gold
     front = min(float(config.front_steps), total)
@@ -46,6 +46,7 @@ def scheduled_fraction(config: AnchorConfig, step: int) -> float:
 def plan_anchors(
     config: AnchorConfig,
     step: int,
+    fraction: float,
     keys_U: NDArray[np.uint64],
     eligible_U: BoolArray,
     variance_U: FloatArray | None = None,
@@ -54,23 +55,22 @@ def plan_anchors(
 ) -> AnchorPlan:
     """Choose the anchors of `step` among the eligible units.
 
-    keys_U: one 64-bit key per unit, from its id (`stats.sampling.hash_keys`). variance_U, influence_U: as
-    `stats.sampling.active_propensities`; None draws uniformly. raised_U: units whose proxy the guard does not
-    trust; they are anchored with the guard's ceiling, outside the budget of the others. Pure: the same arguments give
-    the same anchors.
+    fraction: what the schedule wants anchored. keys_U: one 64-bit key per unit, from its id
+    (`stats.sampling.hash_keys`). variance_U, influence_U: as `stats.sampling.active_propensities`; None draws
+    uniformly. raised_U: units whose proxy the guard does not trust; they are anchored with the guard's ceiling, outside
+    the budget of the others. Pure: the same arguments give the same anchors.
     """
     raised = np.zeros(eligible_U.size, np.bool_) if raised_U is None else raised_U & eligible_U
-    planned = scheduled_fraction(config, step)
-    propensity_U = _propensities(config, planned, eligible_U & ~raised, variance_U, influence_U)
+    propensity_U = _propensities(config, fraction, eligible_U & ~raised, variance_U, influence_U)
     if raised.any():
         assert config.guard is not None
-        propensity_U[raised] = max(config.guard.ceiling, planned)
+        propensity_U[raised] = max(config.guard.ceiling, fraction)
     anchored_U = np.zeros(eligible_U.size, np.bool_)
     keys = mix_keys(keys_U[eligible_U], config.seed, step)
     anchored_U[eligible_U] = systematic_sample(
         propensity_U[eligible_U], keys, uniform_start(config.seed, step)
     )
-    return AnchorPlan(config.anchor_unit, propensity_U, anchored_U, planned)
+    return AnchorPlan(config.anchor_unit, propensity_U, anchored_U, fraction)
 
 
 def _propensities(

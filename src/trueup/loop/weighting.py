@@ -40,11 +40,20 @@ class ResidualVariance:
         place = np.nan_to_num((proxy_P - self._low) / self._width * self.N_BINS)
         return np.clip(place, 0, self.N_BINS - 1).astype(np.int64)
 
+    @property
+    def n_seen(self) -> float:
+        """Pairs seen, with older ones faded."""
+        return float(self._count_FB.sum())
+
+    def overall(self) -> float:
+        """Mean squared residual over all bins and families, with one pseudo-count of the prior."""
+        return float((self._sum_FB.sum() + self._prior) / (self._count_FB.sum() + 1.0))
+
     def predict(self, proxy_P: FloatArray, family_P: IntArray) -> FloatArray:
         """Expected squared residual of each rollout; where the proxy is unscored, the overall mean."""
         k = self.PSEUDO_COUNT
         total, count = self._sum_FB.sum(axis=0), self._count_FB.sum(axis=0)
-        overall = (total.sum() + self._prior) / (count.sum() + 1.0)
+        overall = self.overall()
         by_bin = (total + k * overall) / (count + k)
         if self._sum_FB.shape[0] <= 1:
             table = by_bin[None, :]

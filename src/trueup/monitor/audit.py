@@ -156,6 +156,12 @@ def audit(table: PairTable, config: MonitorConfig | None = None) -> Audit:
             "anchors were chosen with unequal propensities: alarms and rankings use a uniform sample of "
             f"them ({n_thinned} pairs left out), bias uses all, weighted"
         )
+    notes += [
+        f"{name}: gold was asked mostly for the proxy's favourite (winner checks), so bias, variance and "
+        "calibration describe favourites only"
+        for name, f in families.items()
+        if (f.winner_checks["n"] or 0) >= 10 and (f.winner_checks["share_of_single_gold"] or 0) > 0.5
+    ]
     notes.append(_ASSUMED_COST)
     notes.append(f"gold's range was taken to be [{low:g}, {high:g}]")
     return Audit(families, overall, recommendation, _cost(table), tuple(notes), assumptions)
@@ -269,7 +275,8 @@ def winner_checks(rows: PairTable, low: float, confidence: float) -> dict[str, f
     checked = rows.paired & (n_gold[index] == 1) & (n_proxy[index] >= 2) & (rows.proxy == best[index])
     n, k = int(checked.sum()), int((rows.gold[checked] <= low).sum())
     upper = float(clopper_pearson(k, n, confidence)[1])
-    return {"n": n, "n_worst": k, "rate": k / n if n else None, "upper": upper}
+    share = n / max(1, int((n_gold == 1).sum()))
+    return {"n": n, "n_worst": k, "rate": k / n if n else None, "upper": upper, "share_of_single_gold": share}
 
 
 def _mean(x: FloatArray) -> float | None:

@@ -34,6 +34,7 @@ FAILURES: Mapping[str, str] = {
     "not_run": "was not run, because an earlier test had failed and all were needed",
     "exit_code": "ended with an exit code other than 0 (scripts only)",
     "check_failed": "did not satisfy the task's own check",
+    "check_error": "made the task's own check raise an exception; its author may want to look",
     "missing_artefact": "did not leave the file that was asked for, or not in a form that can be read",
     "suspect": "fresh workers (or judges) died on it each time, and a known program ran well in between",
 }

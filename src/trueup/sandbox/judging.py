@@ -36,7 +36,7 @@ _BOOT = (
 
 
 class SuspectError(Exception):
-    """Judging these bytes kills or hangs one fresh judge after the other."""
+    """Judging these bytes kills or hangs one fresh judge after the other, or breaks it."""
 
 
 class _JudgeDiedError(Exception):
@@ -135,8 +135,8 @@ class JudgePool:
             self._free.put(judge)
         if status == "config":
             raise ConfigError(answer)
-        if status == "broken":
-            raise InfrastructureError(f"The judge failed: {answer}")
+        if status == "broken":  # by these bytes, every time: not the machine's fault
+            raise SuspectError(answer)
         return answer
 
     def pids(self) -> list[int]:

@@ -23,8 +23,17 @@ from trueup.sandbox.wire import Job, RawRun, outcome, pack_job
 
 __all__ = ["CLEAN_ENV", "OneShot", "boot_code", "child_pid"]
 
-CLEAN_ENV = {"PYTHONHASHSEED": "0", "LANG": "C.UTF-8", "HOME": "/tmp", "PATH": "/usr/bin:/bin"}
-"""All that a candidate finds in its environment. Hash order is fixed so that equal runs give equal bytes."""
+CLEAN_ENV = {
+    "PYTHONHASHSEED": "0",
+    "LANG": "C.UTF-8",
+    "HOME": "/tmp",
+    "PATH": "/usr/bin:/bin",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+"""All that a candidate finds in its environment. Hash order and the number of threads of numerical libraries are
+fixed, so that equal runs give equal bytes and use no processor beside their own."""
 
 _START_S = 30.0  # a process that has not come as far as the candidate by then has failed
 
@@ -32,8 +41,8 @@ _START_S = 30.0  # a process that has not come as far as the candidate by then h
 def boot_code(guest_parent: str, package: str, packages: Sequence[str], entry: str) -> str:
     """The program given to the interpreter inside: find the guest package and call its entry point."""
     return (
-        f"import sys; sys.path.insert(0, {guest_parent!r}); sys.path.extend({list(packages)!r}); "
-        f"from {package}.main import {entry}; {entry}()"
+        f"import sys; sys.path.insert(0, {guest_parent!r}); from {package}.main import {entry}; del sys.path[0]; "
+        f"sys.path.extend({list(packages)!r}); {entry}()"
     )
 
 
@@ -106,6 +115,8 @@ class OneShot:
             elif now - started > _START_S:
                 stopped = "start"
         ended = _end(process, pid, kill=stopped is not None)
+        if stopped is None and ended[1] == signal.SIGKILL and cpu - cpu_before > limits.cpu_s:
+            stopped = "cpu_limit"  # the kernel's own limit was quicker
         wall = time.monotonic() - (ready_at or started)
         streams.drain()
         return outcome(streams, job, ended, stopped, max(cpu - cpu_before, 0.0), wall)

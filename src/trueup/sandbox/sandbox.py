@@ -10,6 +10,7 @@ returns is judged in a third process, which holds the expected values and can be
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from types import TracebackType
@@ -80,6 +81,8 @@ class Sandbox:
         self._workers = tuple(workers) if not isinstance(workers, str) else (workers,)
         self._token = token
         self._slots_per_node = slots_per_node
+        self._owner = os.getpid()
+        self._lock = threading.Lock()
         self._pool: _Executor | None = None
         self._judges: JudgePool | None = None
         self._cache = VerdictCache(verdict_cache)
@@ -94,7 +97,17 @@ class Sandbox:
         self.close()
 
     def start(self) -> None:
-        """Choose the backend; `with` does this, and so does the first run. Does nothing if started."""
+        """Choose the backend; `with` does this, and so does the first run. Does nothing if started.
+
+        After a fork the child starts workers of its own: two processes must not talk to one zygote.
+        """
+        if self._owner != os.getpid():
+            self._lock, self._pool, self._judges = threading.Lock(), None, None
+            self._owner = os.getpid()
+        with self._lock:
+            self._start()
+
+    def _start(self) -> None:
         if self._pool is None:
             self.backend = choose(self._asked, self._packages, self._unsafe_ok, bool(self._workers))
             self._pool = self._make_pool()

@@ -116,8 +116,16 @@ def load_check(name: str) -> Callable[..., Any]:
 
 
 def _checked(name: str, *arguments: Any) -> list[Any]:
-    """[passed or a share, reason, detail] by a task's own check; its exceptions are its author's to mend."""
-    answer = load_check(name)(*arguments)
+    """[passed or a share, reason, detail] by a task's own check.
+
+    A check that raises has met something it did not expect from a program of the policy's choice. That must not
+    leave the program unscored, or the policy would learn to cause it: it fails, and the reason says so.
+    """
+    check = load_check(name)
+    try:
+        answer = check(*arguments)
+    except Exception as error:
+        return [False, "check_error", f"{type(error).__name__}: {str(error)[:200]}"]
     if isinstance(answer, bool):
         return [answer, None if answer else "check_failed", ""]
     if isinstance(answer, float) and 0.0 <= answer <= 1.0:

@@ -36,7 +36,7 @@ except ImportError as error:  # pragma: no cover - the extra is installed where 
 
 __all__ = ["create_app", "serve"]
 
-_REMEMBERED = 1_000  # finished jobs whose answers are kept for whoever asks again
+_REMEMBERED = 256  # finished jobs whose answers are kept for whoever asks again
 _MAX_BODY = 64 << 20  # bytes of a request
 
 

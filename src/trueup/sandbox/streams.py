@@ -50,7 +50,7 @@ class Streams:
         self._stack = contextlib.ExitStack()
         self.job_fd = self._keep(memory_file(job))
         self.stdin_fd = self._keep(memory_file(stdin, "stdin"))
-        pairs = [os.pipe() for _ in range(3)]
+        pairs = [os.pipe(), os.pipe(), _one_way_socket()]
         self.writers = [writer for _, writer in pairs]
         self._index = {self._keep(reader): index for index, (reader, _) in enumerate(pairs)}
         for reader in self._index:
@@ -142,6 +142,18 @@ class Streams:
         for fd in fds:
             os.close(fd)
         return found
+
+
+def _one_way_socket() -> tuple[int, int]:
+    """A reader and a writer that can do nothing else.
+
+    The record stream is a socket because a pipe can be opened again, for reading, through /proc/self/fd: a
+    candidate could take its READY back and pass for a fault of the machine.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    ours.shutdown(socket.SHUT_WR)
+    theirs.shutdown(socket.SHUT_RD)
+    return ours.detach(), theirs.detach()
 
 
 def _read_regular(folder: int, name: str, max_bytes: int) -> bytes | None:

@@ -56,6 +56,7 @@ class Zygote:
                 stderr=self._log,
                 pass_fds=inherited,
                 env=CLEAN_ENV,
+                cwd="/",  # a candidate behind Landlock would learn ours
                 start_new_session=True,
             )
         except OSError as error:
@@ -105,7 +106,8 @@ class Zygote:
         limits = job.limits
         with Streams(pack_job(job), job.stdin, limits.output_kb * 1024, bool(job.artefacts)) as streams:
             fds = [streams.job_fd, streams.stdin_fd, *streams.writers]
-            request = json.dumps({"cpu_s": limits.cpu_s, "wall_s": limits.wall_s}).encode()
+            many = limits.n_processes > 1
+            request = json.dumps({"cpu_s": limits.cpu_s, "wall_s": limits.wall_s, "many": many}).encode()
             kills = self._bound(limits)
             try:
                 socket.send_fds(self._control, [request], fds)

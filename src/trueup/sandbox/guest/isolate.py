@@ -20,7 +20,8 @@ _PR_SET_KEEPCAPS, _PR_SET_SECCOMP, _PR_CAP_AMBIENT_CLEAR_ALL = 8, 22, 4
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT, _MS_BIND = 1, 2, 4, 8, 32, 4096
 _LAST_CAP = 63
 _CLONE_NEWNS, _CLONE_NEWPID = 0x00020000, 0x20000000
-_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446  # one number on every machine
+# one number on every machine
+_CLOSE_RANGE, _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 436, 444, 445, 446
 
 
 class IsolationError(Exception):
@@ -69,8 +70,9 @@ def set_limits(limits: dict[str, Any]) -> None:
         (resource.RLIMIT_SIGPENDING, 64),
     ):
         resource.setrlimit(name, (value, value))
-    if limits.get("limit_processes", True):
-        n = int(limits["n_threads"]) + int(limits["n_processes"])
+    n = limits["max_tasks"]
+    if n is not None:
+        n = n or int(limits["n_threads"]) + int(limits["n_processes"]) + 2  # the zygote may count as well
         resource.setrlimit(resource.RLIMIT_NPROC, (n, n))
 
 
@@ -100,6 +102,13 @@ def drop_privileges(uid: int | None) -> None:
 def set_dumpable(on: bool) -> None:
     """Whether others of this user may read this process's memory and descriptors."""
     _check(_libc.prctl(_PR_SET_DUMPABLE, int(on), 0, 0, 0), "dumpable")
+
+
+def close_from(first: int) -> None:
+    """Close every descriptor from `first` on."""
+    if _libc.syscall(_CLOSE_RANGE, first, 0xFFFFFFFF, 0) == 0:
+        return
+    os.closerange(first, max(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))  # before Linux 5.9
 
 
 def set_oom_score(score: int) -> None:

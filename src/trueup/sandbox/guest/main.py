@@ -5,12 +5,14 @@ what programs usually import, and forks itself for every job, each time into a p
 namespace of its own. A candidate is the first process of its namespace, so that its end ends all it started.
 
 `walls` says what to build: `private` (namespaces: a mount table and /proc of its own), `setuid` (who to
-become, or null), `landlock` (paths, or null), `filters` (system-call filters, by whether the run may fork).
+become, or null), `landlock` (paths, or null), `filters` (system-call filters, by whether the run may fork),
+`max_tasks` (of the user: null for no limit, 0 for those that the run's own limits grant), `preload` (packages).
 """
 
 from __future__ import annotations
 
 import base64
+import fcntl
 import gc
 import importlib
 import json
@@ -39,11 +41,12 @@ def read_all(fd: int) -> bytes:
 
 
 def arrange_descriptors(fds: list[int]) -> None:
-    """Make `fds` 0, 1, 2, ... and close all others."""
-    spare = [os.dup2(fd, 100 + index, inheritable=False) for index, fd in enumerate(fds)]
+    """Make `fds` 0, 1, 2, ... and close all others, whatever their numbers: a host with many open files hands
+    down high ones, and the zygote's control socket may be among them."""
+    spare = [fcntl.fcntl(fd, fcntl.F_DUPFD, len(fds)) for fd in fds]
     for index, fd in enumerate(spare):
         os.dup2(fd, index, inheritable=index < 3)
-    os.closerange(len(fds), 256)
+    isolate.close_from(len(fds))
 
 
 def settle_interpreter() -> None:
@@ -54,7 +57,8 @@ def settle_interpreter() -> None:
     for name in ("quit", "exit"):
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
     random.seed(0)
-    sys.path[:] = [p for p in sys.path if p not in ("/guest", "")]
+    if "numpy" in sys.modules:
+        importlib.import_module("numpy.random").seed(0)
     sys.setrecursionlimit(1000)
 
 
@@ -77,7 +81,7 @@ def enclose_and_run(job: dict[str, Any], walls: dict[str, Any], send_tmp: Any = 
         isolate.mount_private(limits["tmp_mb"], limits["tmp_inodes"], walls["uid"], walls["proc"])
         if send_tmp is not None:
             send_tmp()
-    isolate.set_limits(limits | {"limit_processes": walls["limit_processes"]})
+    isolate.set_limits(limits | {"max_tasks": walls["max_tasks"]})
     if walls["drop"]:
         isolate.drop_privileges(walls["setuid"])
     if walls["private"]:
@@ -141,6 +145,10 @@ def serve() -> None:
     isolate.set_oom_score(500)
     if walls["private"]:
         isolate.protect_devices()
+    for name in walls["preload"]:
+        importlib.import_module(name)
+    if "numpy" in walls["preload"]:
+        importlib.import_module("numpy.random")  # loaded lazily otherwise, after the seed has been set
     if walls["landlock"] is not None:
         walls["ruleset"] = isolate.landlock_ruleset(**walls["landlock"])
     gc.collect()

@@ -14,6 +14,7 @@ import select
 import signal
 import socket
 import time
+from collections.abc import Callable
 from typing import Any
 
 from . import clock, isolate, main
@@ -27,27 +28,39 @@ def serve(control_fd: int, walls: dict[str, Any]) -> None:
     home = isolate.own_pid_namespace() if walls["private"] else -1
     isolate.set_dumpable(False)
     control.send(b"{}")
-    while True:
-        message, fds, _, _ = socket.recv_fds(control, 4096, 8)
-        if not message:
-            return
-        request = json.loads(message)
-        if "stop" in request:  # meant for a run that has ended meanwhile
-            continue
-        started = time.monotonic()
-        if walls["private"]:
-            isolate.next_child_in_new_pid_namespace()
-        pid = os.fork()
-        if pid == 0:
-            _child(fds, walls)
-        if walls["private"]:
-            isolate.back_to_pid_namespace(home)
-        for fd in fds:
-            os.close(fd)
-        answer = _supervise(control, pid, request["cpu_s"], request["wall_s"], started)
-        if answer is None:
-            return
-        control.send(json.dumps(answer).encode())
+    while _answer_one(control, home, walls):
+        pass
+
+
+def _answer_one(control: socket.socket, home: int, walls: dict[str, Any]) -> bool:
+    """One job; False when the host is gone.
+
+    A function of its own, because the child inherits this frame and a candidate can walk up to it: nothing of an
+    earlier run may be left in its variables, neither to be read nor to make two runs of one program differ.
+    """
+    message, fds, _, _ = socket.recv_fds(control, 4096, 8)
+    if not message:
+        return False
+    request = json.loads(message)
+    if "stop" in request:  # meant for a run that has ended meanwhile
+        return True
+    started = time.monotonic()
+    if walls["private"]:
+        isolate.next_child_in_new_pid_namespace()
+    pid = os.fork()
+    if pid == 0:
+        _child(fds, walls)
+    if walls["private"]:
+        isolate.back_to_pid_namespace(home)
+    for fd in fds:
+        os.close(fd)
+    # in a namespace of our own, every process but this one belongs to the run
+    count = _tree_cpu_s if walls["private"] and request["many"] else clock.cpu_used_s
+    answer = _supervise(control, pid, request["cpu_s"], request["wall_s"], started, count)
+    if answer is None:
+        return False
+    control.send(json.dumps(answer).encode())
+    return True
 
 
 def _child(fds: list[int], walls: dict[str, Any]) -> None:
@@ -76,9 +89,14 @@ def _child(fds: list[int], walls: dict[str, Any]) -> None:
 
 
 def _supervise(
-    control: socket.socket, pid: int, cpu_s: float, wall_s: float, started: float
+    control: socket.socket,
+    pid: int,
+    cpu_s: float,
+    wall_s: float,
+    started: float,
+    count: Callable[[int], float | None],
 ) -> dict[str, Any] | None:
-    """Wait for the child, within its limits; None when the host is gone."""
+    """Wait for the child, within its limits; None when the host is gone. `count` gives its CPU seconds so far."""
     stopped = None
     handle = os.pidfd_open(pid)
     poller = select.poll()
@@ -86,7 +104,7 @@ def _supervise(
     poller.register(control, select.POLLIN)
     try:
         while True:
-            used, wall = clock.cpu_used_s(pid) or 0.0, time.monotonic() - started
+            used, wall = count(pid) or 0.0, time.monotonic() - started
             stopped = clock.why_stop(pid, cpu_s, wall_s, used, wall)
             if stopped:
                 break
@@ -107,7 +125,8 @@ def _supervise(
         os.kill(pid, signal.SIGKILL)
     _, status, usage = os.wait4(pid, 0)
     code = os.waitstatus_to_exitcode(status)
-    if code == -signal.SIGXCPU and not stopped:
+    spent = usage.ru_utime + usage.ru_stime > cpu_s  # the kernel's own limit may have been quicker than we
+    if not stopped and (code == -signal.SIGXCPU or (code == -signal.SIGKILL and spent)):
         stopped = "cpu_limit"
     return {
         "exit": code if code >= 0 else None,
@@ -116,3 +135,12 @@ def _supervise(
         "cpu_s": usage.ru_utime + usage.ru_stime,
         "wall_s": time.monotonic() - started,
     }
+
+
+def _tree_cpu_s(pid: int) -> float | None:
+    """CPU seconds of all living processes of a run together; of the first alone where there is no /proc."""
+    try:
+        others = [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - not loaded inside
+    except OSError:
+        return clock.cpu_used_s(pid)
+    return sum(clock.cpu_used_s(other) or 0.0 for other in others if other != os.getpid())

@@ -1,0 +1,1 @@
+"""Travel-planning tasks: tables, constraints, a proven best plan. See docs/plans.md."""
