@@ -20,6 +20,7 @@ pytestmark = pytest.mark.filterwarnings("default")  # other projects' deprecatio
 from tests.experiments.strings.tiny import tiny_config  # noqa: E402
 from trueup.cli import main  # noqa: E402
 from trueup.errors import ConfigError  # noqa: E402
+from trueup.experiments.strings.config import ARMS  # noqa: E402
 from trueup.experiments.strings.policy import ModelConfig, load_policy, new_policy, sample  # noqa: E402
 from trueup.experiments.strings.prepare import Executed, claiming, prepare  # noqa: E402
 from trueup.experiments.strings.run import cells_of, run_strings  # noqa: E402
@@ -162,6 +163,16 @@ def test_arms_differ_in_what_they_learn_from_and_not_in_scale():
     assert set(scalings.values()) == {"predictable"}
     assert arm_config("guarded", config, 1).guard == config.guard
     assert arm_config("wmrl", config, 1).advantage_scaling == "std"
+    assert {arm: arm_config(arm, config, 1).anchor_unit for arm in ARMS} == {
+        "gold": "group",
+        "gold_budget": "group",
+        "proxy": "group",
+        "wmrl": "group",
+        "control_variate": "group",
+        "corrected": "rollout",
+        "guarded": "rollout",
+        "mse": "rollout",
+    }
 
 
 def test_cells_of_one_seed_come_before_those_of_the_next():

@@ -14,10 +14,10 @@ from trueup.loop.guard import GuardConfig
 __all__ = ["ARMS", "HACKABLE_ARMS", "ArmName", "StringsConfig", "load_config"]
 
 ArmName: TypeAlias = Literal[
-    "gold", "gold_budget", "proxy", "wmrl", "control_variate", "corrected", "guarded"
+    "gold", "gold_budget", "proxy", "wmrl", "control_variate", "corrected", "guarded", "mse"
 ]
 ARMS: tuple[ArmName, ...] = get_args(ArmName)
-HACKABLE_ARMS: tuple[ArmName, ...] = ("proxy", "wmrl", "control_variate", "corrected", "guarded")
+HACKABLE_ARMS: tuple[ArmName, ...] = ("proxy", "wmrl", "control_variate", "corrected", "guarded", "mse")
 
 Count: TypeAlias = Annotated[int, Field(ge=1)]
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]

@@ -56,6 +56,8 @@ def arm_config(arm: ArmName, config: StringsConfig, seed: int) -> AnchorConfig:
     }
     if arm != "wmrl":
         settings["scaling"] = "predictable"
+    if arm == "mse":
+        settings["unit"] = "rollout"
     if arm == "guarded":
         settings["guard"] = config.guard
     return AnchorConfig(**settings)
