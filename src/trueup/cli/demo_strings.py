@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,8 @@ def _run(config: StringsConfig, out: Path, cache: Path | None, as_json: bool) ->
     # Before torch is imported. Spinning threads make small models many times slower on a busy machine.
     if "torch" not in sys.modules:
         os.environ.setdefault("OMP_NUM_THREADS", str(config.threads))
+    # What transformers says to TRL about its settings is no business of who runs this.
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"transformers\.")
     from trueup.experiments.strings.run import run_strings, write_plots
 
     with progress_bar() as progress:

@@ -269,4 +269,6 @@ def _summary(folder: Path, world: str, arm: ArmName, seed: int) -> dict[str, Any
     }
 
 
-logging.getLogger("trueup.adapters").setLevel(logging.ERROR)
+# TRL warns of every row that an arm leaves unscored on purpose, the adapter of every event that the log has anyhow.
+for _name in ("trl.trainer.grpo_trainer", "trueup.adapters"):
+    logging.getLogger(_name).setLevel(logging.ERROR)
