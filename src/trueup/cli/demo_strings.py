@@ -52,7 +52,7 @@ _json = click.option(
 
 _QUICK = {
     "seeds": 1,
-    "tasks": Tasks(train=48, validation=8, held_out=12, held_out_families=4),
+    "tasks": Tasks(train=48, validation=8, held_out=12, held_out_families=4, depths=(1, 2)),
     "warm_start": WarmStart(examples=3_000, steps=120),
     "world": World(rollouts_per_task=4, epochs=3),
     "rl": Rl(steps=6, groups_per_step=4, group_size=4, checkpoint_every=3),

@@ -56,6 +56,8 @@ def arm_config(arm: ArmName, config: StringsConfig, seed: int) -> AnchorConfig:
     }
     if arm != "wmrl":
         settings["scaling"] = "predictable"
+    if arm in ("corrected", "guarded"):
+        settings["correction_clip"] = config.rl.correction_clip
     if arm == "mse":
         settings["unit"] = "rollout"
     if arm == "guarded":
