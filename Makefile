@@ -36,7 +36,7 @@ test-slow: $(VENV)/.dev  ## the long proofs as well
 
 test-train: $(VENV)/.dev  ## what needs torch: policy, world model, training by TRL
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[train]'
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/scorers tests/experiments/strings tests/tasks/strings tests/adapters $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/scorers tests/experiments/strings tests/tasks/strings tests/adapters tests/rewardmodel $(ARGS)
 
 lint: $(VENV)/.dev  ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

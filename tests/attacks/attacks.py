@@ -370,7 +370,7 @@ attack(
 )  # fmt: skip
 attack(
     "files_with_answers", "read", "wrong_value",
-    "import os\ndef solve(x):\n    for top in ('/work', '/home', '/etc', '/mnt', '/srv', '/opt', '/var', '/data'):\n"
+    "import os\ndef solve(x):\n    for top in ('/workspace', '/home', '/etc', '/mnt', '/srv', '/opt', '/var', '/data'):\n"
     "        try:\n            if os.listdir(top): return [top]\n        except OSError: pass\n    return 0",
 )  # fmt: skip
 attack(

@@ -17,7 +17,7 @@ def kappas(proxy_of, n_steps, seed=0):
         r = rng.random((32, 8))
         f = np.stack([np.clip(proxy_of(row, g % 2, rng), 0, 1) for g, row in enumerate(r)])
         reward.step_arrays(f, r, families=["a", "b"] * 16)
-        out.append(reward._predictables.leaning.kappa(np.array([0, 1])))
+        out.append(reward._state.predictables.leaning.kappa(np.array([0, 1])))
     return np.array(out)
 
 
@@ -65,7 +65,7 @@ def test_at_full_leaning_anchors_are_plugged_in_and_at_none_they_are_corrected()
     sure = Leaning(horizon=1e12)
     for ratio in (0.3, -0.3) * 50:
         sure.update(0, ratio)
-    reward._predictables.leaning = sure
+    reward._state.predictables.leaning = sure
     second = reward.step_arrays(f, r)
     np.testing.assert_allclose(second.rewards, np.where(second.anchored, r, f), atol=1e-6)
 

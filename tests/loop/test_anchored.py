@@ -531,3 +531,92 @@ def test_a_slow_gold_does_not_stop_the_clock_of_an_async_caller():
 
     asyncio.run(main())
     assert len(ticks) > 2
+
+
+# -- arrays, states and overlapping steps ---------------------------------------------------------------------
+
+GRID = np.linspace(0, 1, 12).reshape(4, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"proxy": "x", "gold": GRID}, "proxy must be an array of numbers"),
+        ({"proxy": [[1, 2], [3]], "gold": GRID}, "proxy must be an array of numbers"),
+        ({"proxy": GRID[0], "gold": GRID}, r"shape \(n_groups, group_size\)"),
+        ({"proxy": GRID, "gold": GRID.T}, r"gold must have the proxy's shape \(4, 3\), got \(3, 4\)"),
+        ({"proxy": GRID, "gold": None}, "gold must"),
+        ({"proxy": GRID, "gold": GRID, "families": ["a"]}, "one entry per group"),
+        ({"proxy": GRID, "gold": GRID, "group_ids": [1, 1, 2, 3]}, "ids unique"),
+        ({"proxy": GRID, "gold": GRID, "features": "many"}, "features must be"),
+        ({"proxy": GRID, "gold": GRID, "features": np.ones((3, 3, 2))}, "features must be finite"),
+        ({"proxy": GRID, "gold": GRID, "anchors": 0}, "anchors must be a list"),
+    ],
+)
+def test_arrays_that_cannot_be_right_are_refused(arguments, message):
+    with pytest.raises(GroupError, match=message):
+        trueup.AnchoredReward(None, None).step_arrays(**arguments)
+
+
+def test_array_scores_have_the_fault_boundary_of_scorers(caplog):
+    with pytest.raises(ScorerContractError, match="declared range"):
+        trueup.AnchoredReward(None, None).step_arrays(GRID, 5 * GRID + 1)
+    with pytest.raises(ScorerContractError, match="declared range"):
+        trueup.AnchoredReward(None, None).step_arrays(5 * GRID, GRID)
+    with caplog.at_level(logging.CRITICAL):
+        step = trueup.AnchoredReward(None, None).step_arrays(GRID, lambda index: 1 / 0)
+    assert set(step.reasons[step.anchored]) == {"scorer_error"}
+
+
+def test_features_of_another_width_are_refused_before_anything_changes():
+    reward = trueup.AnchoredReward(None, None, anchor_fraction=0.5)
+    reward.step_arrays(GRID, GRID, features=np.ones((4, 3, 2)))
+    before = json.dumps(reward.state_dict())
+    for features in (None, np.ones((4, 3, 3))):
+        with pytest.raises(GroupError, match=r"as many features as the ones before it \(2\)"):
+            reward.step_arrays(GRID, GRID, features=features)
+    assert json.dumps(reward.state_dict()) == before
+
+
+def test_two_steps_at_once_are_refused_and_the_first_one_stands():
+    async def main():
+        reward = trueup.AnchoredReward(AsyncScorer(proxy), AsyncScorer(gold))
+        first = asyncio.create_task(reward.astep(groups_of()))
+        await asyncio.sleep(0)
+        with pytest.raises(StateError, match="finished before the next one starts"):
+            await reward.astep(groups_of())
+        await first
+        await reward.astep(groups_of())
+        return reward.step_index
+
+    assert asyncio.run(main()) == 2
+
+
+@pytest.mark.parametrize("broken_state", [None, {}, {"version": 1}, {"version": 1, "config": None}])
+def test_a_state_that_cannot_be_read_changes_nothing(broken_state):
+    reward = trueup.AnchoredReward(None, None, anchor_fraction=0.5)
+    reward.step_arrays(GRID, GRID)
+    before = json.dumps(reward.state_dict())
+    with pytest.raises(StateError):
+        reward.load_state_dict(broken_state)
+    half = reward.state_dict()
+    del half["predictables"]
+    with pytest.raises(StateError, match="cannot be read"):
+        reward.load_state_dict(half)
+    assert json.dumps(reward.state_dict()) == before
+
+
+def test_no_anchors_by_the_callers_choice_is_noted():
+    step = trueup.AnchoredReward(None, None).step_arrays(GRID, GRID, anchors=[])
+    assert "trains on the proxy alone" in step.record.notes[0]
+
+
+def test_a_fraction_of_zero_asks_gold_for_nothing():
+    step = trueup.AnchoredReward(None, None, anchor_fraction=0.0).step_arrays(GRID, GRID)
+    assert step.record.n_gold_queries == 0
+
+
+def test_ids_that_print_their_address_are_refused():
+    groups = [trueup.Group(g, id=object()) for g in groups_of(2)]
+    with pytest.raises(GroupError, match="prints its address"):
+        trueup.AnchoredReward(proxy, gold).step(groups)

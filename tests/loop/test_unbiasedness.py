@@ -134,3 +134,22 @@ def test_lost_gold_does_not_bias_what_remains():
     # π′ uses the step's own share of answers, a ratio estimate: its O(1/anchors) bias is far below the 0.03 allowed
     assert np.abs(mean - gold).max() < 0.03 + 4.2 * error.max()
     assert np.abs((mean - gold) / (error + 0.01)).mean() < 2.0
+
+
+@pytest.mark.parametrize("propensity", ["uniform", "active"])
+def test_a_rollout_that_the_proxy_lost_keeps_its_expectation(propensity):
+    f, r = np.array([[np.nan, 0.9, 0.8, 0.9]]), np.array([[0.2, 0.1, 0.3, 0.0]])
+    kept = []
+    for seed in range(1_500):
+        reward = trueup.AnchoredReward(None, None, anchor_fraction=0.5, seed=seed, propensity=propensity)
+        kept.append(reward.step_arrays(f, r).rewards[0])
+    kept = np.array(kept)
+    error = np.nanstd(kept, axis=0) / np.sqrt(np.isfinite(kept).sum(axis=0))
+    assert np.isnan(kept[:, 0]).any()
+    assert (np.abs(np.nanmean(kept, axis=0) - r[0]) < 4.2 * error + 1e-12).all()
+
+
+def test_without_any_proxy_the_rewards_are_gold():
+    r = np.random.default_rng(0).random((4, 6))
+    x = trueup.AnchoredReward(None, None, anchor_fraction=0.5).step_arrays(np.full_like(r, np.nan), r).rewards
+    np.testing.assert_array_equal(x[np.isfinite(x)], r[np.isfinite(x)])

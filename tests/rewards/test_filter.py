@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trueup.errors import ConfigError, DataError
-from trueup.rewards.filter import filter_rollouts, near_duplicates, read_checks
+from trueup.monitor.gate import gate as monitor_gate
+from trueup.rewards.filter import feasible_by_group, filter_rollouts, near_duplicates, read_checks
 from trueup.types import Verdict, VerifierResult
 from trueup.verifiers.base import Report
 
@@ -83,3 +84,17 @@ def test_a_rollout_without_readable_verdicts_is_refused_and_not_kept(row):
 def test_settings_that_mean_nothing_are_refused(bad):
     with pytest.raises(ConfigError):
         filter_rollouts([report("pass")], ["a"], ["f"], **bad)
+
+
+def test_verdicts_decide_whether_a_new_policy_replaces_an_old_one():
+    """A policy that breaks a quarter more constraints does not pass; unknowns count for neither side."""
+    groups = [f"g{i // 8}" for i in range(8 * 400)]
+    sound = [report("fail" if i % 8 == 0 else "pass") for i in range(len(groups))]
+    broken = [report("fail" if i % 8 < 3 else "pass") for i in range(len(groups))]
+    unsure = [report("unknown") if i % 8 == 1 else r for i, r in enumerate(sound)]
+    baseline = feasible_by_group(sound, groups)
+    assert baseline["g0"] == 7 / 8
+    assert feasible_by_group(unsure, groups)["g0"] == 6 / 7
+    assert "g0" not in feasible_by_group([report("unknown")], ["g0"])
+    assert monitor_gate(baseline, feasible_by_group(unsure, groups), margin=0.1).verdict == "passed"
+    assert monitor_gate(baseline, feasible_by_group(broken, groups), margin=0.1).verdict == "failed"

@@ -137,24 +137,24 @@ def test_processes_work_where_they_are_granted():
 def test_the_candidate_is_nobody_even_when_trueup_runs_as_root():
     if os.geteuid() != 0 or "zygote" not in WORKING:
         pytest.skip("needs root and user namespaces")
-    source = "import time\ntime.sleep(1.5)"
-    with Sandbox(slots=1) as box:
-        box.start()
-        script = (
-            "import threading, sys, time, pathlib\nfrom trueup.sandbox import Sandbox\n"
-            "with Sandbox(slots=1) as box:\n"
-            f"    t = threading.Thread(target=box.run_script, args=({source!r},))\n"
-            "    t.start(); time.sleep(.7)\n"
-            "    (worker,) = box._pool._workers\n"
-            "    def below(pid):\n"
-            "        kids = pathlib.Path(f'/proc/{pid}/task/{pid}/children').read_text().split()\n"
-            "        return [int(k) for k in kids] + [d for k in kids for d in below(int(k))]\n"
-            "    for pid in below(worker.worker.pid):\n"
-            "        status = open(f'/proc/{pid}/status').read().splitlines()\n"
-            "        print([line.split()[1] for line in status if line.startswith('Uid')][0])\n"
-            "    t.join()\n"
-        )
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    script = (
+        "import threading, time, pathlib\nfrom trueup.sandbox import Sandbox\n"
+        "def below(pid):\n"
+        "    kids = pathlib.Path(f'/proc/{pid}/task/{pid}/children').read_text().split()\n"
+        "    return [int(k) for k in kids] + [d for k in kids for d in below(int(k))]\n"
+        "with Sandbox(slots=1) as box:\n"
+        "    box.run_script('pass')\n"
+        "    (worker,) = box._pool._workers\n"
+        "    t = threading.Thread(target=box.run_script, args=('import time\\ntime.sleep(2)',))\n"
+        "    t.start()\n"
+        "    while not (found := below(worker.worker.pid)): time.sleep(.05)\n"
+        "    time.sleep(.5)\n"
+        "    for pid in found:\n"
+        "        status = open(f'/proc/{pid}/status').read().splitlines()\n"
+        "        print([line.split()[1] for line in status if line.startswith('Uid')][0])\n"
+        "    t.join()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     uids = {int(line) for line in done.stdout.split()}
     assert uids
     assert 0 not in uids

@@ -25,6 +25,14 @@ def test_a_group_is_made_bounded_and_removed(group):
     assert not folder.exists()
 
 
+def test_groups_of_hosts_that_were_killed_are_swept_away(group):
+    left = group._memory.with_name("trueup-4194305-0")  # beyond the largest process id
+    left.mkdir()
+    other = make_group()
+    other.close()
+    assert not left.exists()
+
+
 def test_memory_of_all_processes_together_is_bounded_by_the_slots_group(group):
     # four processes of 80 MiB each are within their own limit of 100 MiB, but not within that of one process
     source = (

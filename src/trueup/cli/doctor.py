@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from trueup import __version__
 from trueup.sandbox import probe
+from trueup.sandbox.cgroup import make_group
 
 __all__ = ["doctor"]
 
@@ -38,6 +39,15 @@ def _extras() -> dict[str, dict[str, Any]]:
     return found
 
 
+def _control_groups() -> bool:
+    """Whether a control group can be made per slot here."""
+    group = make_group()
+    if group is None:
+        return False
+    group.close()
+    return True
+
+
 def examine() -> dict[str, Any]:
     """What `trueup doctor --json` prints."""
     reports = probe()
@@ -48,6 +58,7 @@ def examine() -> dict[str, Any]:
         "machine": f"{platform.system()} {platform.release()} {platform.machine()}",
         "sandbox": {
             "backend": working[0] if working else None,
+            "control_groups": _control_groups(),
             "backends": [
                 {"name": r.name, "works": r.works, "what": r.what, "why": r.why, "remedy": r.remedy}
                 for r in reports
@@ -86,6 +97,12 @@ def _print(found: dict[str, Any]) -> None:
         if not backend["works"]:
             console.print(f"            why: {escape(backend['why'])}")
             console.print(f"            do:  {escape(backend['remedy'])}")
+    groups = (
+        "one per slot"
+        if found["sandbox"]["control_groups"]
+        else "none can be made here; limits per process hold"
+    )
+    console.print(f"  control groups: {groups}")
     console.print("\nextras:")
     for name, extra in found["extras"].items():
         note = "[green]installed[/]" if extra["installed"] else escape(f"not installed; {extra['remedy']}")

@@ -116,7 +116,7 @@ class World:
         questions = tuple(t for t, row in enumerate(self.sample) for _ in row)
         by_judge = Labelled(tuple(e.text for e in flat), np.array([e.judge for e in flat]), questions)
         features = HashedWords(1024)
-        self.first_model = fit_scores(by_judge, features)
+        self.first_model = fit_scores(by_judge, features, l2=1e-3)
         few = [i for t in range(len(self.spaces)) for i in range(t * settings.n_labels,
                t * settings.n_labels + settings.n_gold_labels)]  # fmt: skip
         by_gold = Labelled(by_judge.texts, np.array([e.gold for e in flat]), questions)

@@ -177,6 +177,12 @@ def _checked(group: Any, index: int) -> Sequence[Rollout]:
 
 
 def _refuse_duplicates(ids: Sequence[Hashable], what: str) -> None:
+    for i in ids:
+        if type(i).__repr__ is object.__repr__:
+            raise GroupError(
+                f"{what} ids must be strings, numbers or tuples of them, got {i!r}. Anchors are chosen by what an id "
+                "prints as, and this one prints its address: another process would choose others. Give a name."
+            )
     if len(set(ids)) < len(ids):
         seen: set[Hashable] = set()
         twice = next(i for i in ids if i in seen or seen.add(i))  # type: ignore[func-returns-value]

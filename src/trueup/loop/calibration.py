@@ -19,11 +19,13 @@ A monotone map cannot repair a reversed ranking; it can only go flat there, whic
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
+from trueup.errors import GroupError
 from trueup.loop.config import CalibrationConfig
 from trueup.stats.agreement import within_group_residual
 from trueup.stats.monotone import MonotoneMap, blend, fit_isotonic
@@ -170,6 +172,21 @@ class Calibrator:
             share = _evidence(own, pooled, proxy[mine], gold[mine], weight[mine])
             if share > 0.0:
                 self._by_family[int(code)] = blend(own, pooled, share)
+
+    def check_features(self, features_PD: FloatArray | None) -> None:
+        """Refuse features of another width than the pairs in the buffer have."""
+        width = 0 if features_PD is None else features_PD.shape[1]
+        if self.n_pairs and width != self._pairs.shape[0] - 6:
+            raise GroupError(
+                f"A step must bring as many features as the ones before it ({self._pairs.shape[0] - 6}), got {width}. "
+                "The second stage of the calibration could not be fitted on both. Give the same features in every step."
+            )
+
+    def copy(self) -> Calibrator:
+        """An independent calibrator; arrays are shared, because they are replaced and not written to."""
+        other = copy(self)
+        other._by_family = dict(self._by_family)
+        return other
 
     def forget(self) -> None:
         """Start again from the straight line: the proxy is another one, its old pairs say nothing of it."""

@@ -87,7 +87,7 @@ class AnchorConfig(BaseModel):
     correction_clip: Annotated[float, Field(gt=0)] | None = None
     """Bound on |(r − λf̂)/π|, in score units. Less variance at small budgets, at the price of a bias. None: off."""
     uniform_mix: Annotated[float, Field(gt=0, le=1)] = 0.3
-    """Uniform share of active propensities; every π stays above uniform_mix · anchor_fraction."""
+    """Uniform share of active propensities; every π stays above uniform_mix · (anchors of the step / rollouts)."""
     scale_half_life: Annotated[float, Field(gt=0)] = 20.0
     """Steps after which a step's spread counts half in the predictable scale."""
     scale_floor_fraction: Annotated[float, Field(gt=0)] = 0.1

@@ -61,35 +61,26 @@ def answered_propensity(
     return np.divide(propensity * share, kept, out=np.ones_like(kept), where=kept > 0), share
 
 
-def _control(s: StepScores) -> FloatArray:
-    """The proxy with a stand-in where it is unscored: its group's mean, else the middle of the range.
+def _corrected(s: StepScores, propensity_GN: FloatArray, clip: float | None) -> FloatArray:
+    """Corrected rewards with the given divisors; NaN where neither proxy nor gold has a score, and where an anchor's
+    gold was lost.
 
-    Any number fixed before the draw keeps an anchored rollout's corrected reward unbiased. Rollouts without either
-    score stay NaN; see `_blank`.
+    A rollout without a proxy score (lost, or left out by the guard) stays only if it is anchored, so there is nothing
+    to correct: its reward is gold itself. Dividing by π would give it the expectation of a rollout that also stays
+    when it is not anchored.
     """
-    f = s.calibrated_GN
-    missing = ~np.isfinite(f)
-    if not missing.any():
-        return f
-    n = (~missing).sum(axis=1, keepdims=True)
-    middle = 0.5 * (s.config.gold_range[0] + s.config.gold_range[1])
-    mean = np.where(n > 0, np.where(missing, 0.0, f).sum(axis=1, keepdims=True) / np.maximum(n, 1), middle)
-    return np.where(missing, mean, f)
+    rewards = corrected_rewards(s.calibrated_GN, s.gold_GN, s.anchored_GN, propensity_GN, s.coefficient, clip)
+    return np.where(np.isfinite(s.calibrated_GN), rewards, s.gold_GN)
 
 
-def _correct(s: StepScores, clip: float | None, factor: float) -> FloatArray:
-    """Corrected rewards with `factor` on the correction; NaN where anchored without an answer, or without any
-    score at all."""
-    answered = np.isfinite(s.gold_GN)
-    pi, _ = answered_propensity(s.propensity_GN, s.anchored_GN, answered)
-    control = _control(s)
-    rewards = corrected_rewards(control, s.gold_GN, s.anchored_GN, pi / factor, s.coefficient, clip)
-    return np.where(np.isfinite(s.calibrated_GN) | s.anchored_GN, rewards, np.nan)
+def _answered(s: StepScores) -> FloatArray:
+    """π′ of each rollout (module docstring)."""
+    return answered_propensity(s.propensity_GN, s.anchored_GN, np.isfinite(s.gold_GN))[0]
 
 
 def corrected(s: StepScores) -> tuple[FloatArray, FloatArray]:
     """Pseudo-rewards, centred (docs/estimators.md §1)."""
-    rewards = _correct(s, s.config.correction_clip, 1.0)
+    rewards = _corrected(s, _answered(s), s.config.correction_clip)
     return rewards, _advantages(s, rewards)
 
 
@@ -151,7 +142,7 @@ def mse(s: StepScores) -> tuple[FloatArray, FloatArray]:
     """The unbiased correction shrunk by κ (docs/estimators.md §3); biased on purpose."""
     kappa = max(s.kappa, 1e-12)
     if s.config.anchor_unit == "rollout":
-        rewards = _correct(s, s.config.correction_clip, kappa)
+        rewards = _corrected(s, _answered(s) / kappa, s.config.correction_clip)
         return rewards, _advantages(s, rewards)
     return _plug_in(s), _difference(s, 1.0, kappa)
 
@@ -167,14 +158,9 @@ def adaptive(s: StepScores) -> tuple[FloatArray, FloatArray]:
     """f̂ + a(r − f̂)·max(κ/π, 1): `corrected` at κ = 1, gold plugged in at the anchors at κ = 0
     (docs/estimators.md §4)."""
     assert s.leaning_GN is not None
-    answered = np.isfinite(s.gold_GN)
-    pi, _ = answered_propensity(s.propensity_GN, s.anchored_GN, answered)
     with np.errstate(divide="ignore"):
-        divisor = np.minimum(pi / s.leaning_GN, 1.0)
-    rewards = corrected_rewards(
-        _control(s), s.gold_GN, s.anchored_GN, divisor, s.coefficient, s.config.correction_clip
-    )
-    rewards = np.where(np.isfinite(s.calibrated_GN) | s.anchored_GN, rewards, np.nan)
+        divisor = np.minimum(_answered(s) / s.leaning_GN, 1.0)
+    rewards = _corrected(s, divisor, s.config.correction_clip)
     return rewards, _advantages(s, rewards)
 
 

@@ -23,6 +23,7 @@ the limits. A wrong opening costs until the next alarm; a wrong closing costs go
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
@@ -111,11 +112,20 @@ class Guard:
     def _get(self, code: int) -> _Family:
         return self._families.setdefault(code, _Family())
 
+    def copy(self) -> Guard:
+        """An independent copy; a family's rows are shared, because they are replaced and not written to."""
+        other = Guard(self.config)
+        other._families = {code: copy(family) for code, family in self._families.items()}
+        other._alarms = {code: copy(alarm) for code, alarm in self._alarms.items()}
+        other._version = self._version
+        return other
+
     def closed(self, family_P: IntArray) -> BoolArray:
         """Which rollouts belong to a family whose proxy is not trusted at present."""
         shut = np.zeros(family_P.shape, np.bool_)
         for code in np.unique(family_P).tolist():
-            if self._get(code).closed:
+            family = self._families.get(code)
+            if family is None or family.closed:  # nothing is known of it yet
                 shut |= family_P == code
         return shut
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from typing import Any
 
 from trueup.loop.config import AnchorConfig
@@ -71,6 +72,18 @@ class Predictables:
             "leaning": self.leaning,
             "weighter": self.weighter,
         }
+
+    def copy(self) -> Predictables:
+        """An independent copy."""
+        other = Predictables.__new__(Predictables)
+        other._config = self._config
+        other.residual_variance = copy(self.residual_variance)
+        other.spread = copy(self.spread)
+        other.coefficient_estimate = copy(self.coefficient_estimate)
+        other.correction = copy(self.correction)
+        other.leaning = self.leaning.copy()
+        other.weighter = copy(self.weighter)
+        return other
 
     def state_dict(self) -> dict[str, Any]:
         return {name: part.state_dict() for name, part in self._parts().items()}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from trueup.loop.batch import Batch, FamilyIndex
 from trueup.loop.calibration import Calibrator
 from trueup.loop.config import AnchorConfig
-from trueup.loop.estimators import ESTIMATORS, StepScores, anchored_groups
+from trueup.loop.estimators import ESTIMATORS, StepScores, anchored_groups, answered_propensity
 from trueup.loop.guard import Guard, StepEvidence
 from trueup.loop.learning import Predictables
 from trueup.loop.schedule import AnchorPlan
@@ -148,7 +148,8 @@ class Outcome:
         gold_alone = ~np.logical_or.reduce(np.isfinite(s.calibrated_GN), axis=1)
         rewards = self.batch.grid(self.rewards_P)
         mixed = ~gold_alone
-        parts = (s.calibrated_GN, s.gold_GN, s.anchored_GN, s.propensity_GN, rewards)
+        pi, _ = answered_propensity(s.propensity_GN, s.anchored_GN, np.isfinite(s.gold_GN))
+        parts = (s.calibrated_GN, s.gold_GN, s.anchored_GN, pi, rewards)
         if not gold_alone.any():
             return within_group_variance(*parts)
         total, n_groups = within_group_variance(*(part[mixed] for part in parts))
@@ -299,6 +300,8 @@ def form_outcome(
         )
     rewards, advantages = batch.flat(rewards_GN), batch.flat(advantages_GN)
     notes: tuple[str, ...] = ()
+    if config.learns and plan.unit == "group" and not plan.propensity_U.any():
+        notes = ("no group was to be anchored; this step trains on the proxy alone",)
     proxy_code = np.where((proxy.code == 0) & shut_P, np.int8(reason_code("guarded")), proxy.code)
     code = _reasons(config, rewards, anchored_P, proxy_code, gold, undecided_P)
     if anchored_P.any() and not np.isfinite(gold.value[anchored_P]).any() and config.estimator != "proxy":

@@ -34,7 +34,7 @@ class Eligible:
 
     @property
     def raised_G(self) -> BoolArray:
-        return self.raised_P[self.batch.starts_G]
+        return np.logical_or.reduceat(self.raised_P, self.batch.starts_G)
 
 
 def plan_ahead(

@@ -65,6 +65,9 @@ def plan_anchors(
     if raised.any():
         assert config.guard is not None
         propensity_U[raised] = max(config.guard.ceiling, fraction)
+        cap, total = config.max_anchors_per_step, float(propensity_U.sum())
+        if cap is not None and total > cap:
+            propensity_U *= cap / total
     anchored_U = np.zeros(eligible_U.size, np.bool_)
     keys = mix_keys(keys_U[eligible_U], config.seed, step)
     anchored_U[eligible_U] = systematic_sample(
@@ -82,7 +85,7 @@ def _propensities(
 ) -> FloatArray:
     """Propensities of the eligible units under the budget; 0 for the others."""
     n = int(eligible_U.sum())
-    budget = max(fraction * n, min(float(config.min_anchors_per_step), n))
+    budget = max(fraction * n, min(float(config.min_anchors_per_step), n)) if fraction > 0 else 0.0
     if config.max_anchors_per_step is not None:
         budget = min(budget, float(config.max_anchors_per_step))
     if variance_U is None:

@@ -7,6 +7,7 @@ about their quality, is what keeps the estimators unbiased; a bad estimate here 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -197,6 +198,13 @@ class Leaning:
         self._horizon = horizon
         self._sums: dict[int, list[float]] = {}  # steps, Σ ratio, Σ ratio²
         self._alarms: dict[int, RestartingAlarm] = {}
+
+    def copy(self) -> Leaning:
+        """An independent copy."""
+        other = Leaning(self._horizon)
+        other._sums = {code: list(sums) for code, sums in self._sums.items()}
+        other._alarms = {code: copy(alarm) for code, alarm in self._alarms.items()}
+        return other
 
     def kappa(self, family_P: IntArray) -> FloatArray:
         """κ of each rollout, from its family's earlier steps; 1 until there are three."""

@@ -21,7 +21,7 @@ from trueup.errors import ConfigError, DataError
 from trueup.types import Verdict, VerifierResult
 from trueup.verifiers.base import Report
 
-__all__ = ["Filtered", "filter_rollouts", "near_duplicates", "read_checks"]
+__all__ = ["Filtered", "feasible_by_group", "filter_rollouts", "near_duplicates", "read_checks"]
 
 _N_HASHES = 64
 _BANDS = 16  # of 4 rows: finds a pair of similarity .8 with probability .9998, one of .5 with .64
@@ -123,6 +123,23 @@ def _verdict_outcome(report: Report) -> str:
     if report.feasible is None:
         return "unknown"
     return "kept" if report.feasible else "infeasible"
+
+
+def feasible_by_group(reports: Sequence[Report], groups: Sequence[str]) -> dict[str, float]:
+    """Group -> share of its decided rollouts that are feasible; groups without any are left out.
+
+    In this form verdicts can decide whether a new policy replaces an old one: give the two dictionaries to
+    `trueup.monitor.gate.gate` as baseline and candidate.
+    """
+    if len(reports) != len(groups):
+        raise ConfigError(f"There must be {len(reports)} groups, got {len(groups)}. Pass one per report.")
+    counts: dict[str, list[int]] = {}
+    for report, group in zip(reports, groups, strict=True):
+        if report.feasible is not None:
+            row = counts.setdefault(group, [0, 0])
+            row[0] += report.feasible
+            row[1] += 1
+    return {group: good / n for group, (good, n) in counts.items()}
 
 
 def near_duplicates(texts: Sequence[str], similarity: float) -> list[int]:

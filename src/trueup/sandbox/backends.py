@@ -22,7 +22,7 @@ from trueup.errors import ConfigError, SandboxUnavailable
 from trueup.sandbox.base import Limits
 from trueup.sandbox.bwrap import INNER_UID, bwrap_argv, make_userns, require_bwrap
 from trueup.sandbox.guest.isolate import landlock_version
-from trueup.sandbox.layout import GUEST_DIR, find_layout
+from trueup.sandbox.layout import GUEST_DIR, find_layout, site_of
 from trueup.sandbox.oneshot import OneShot, boot_code
 from trueup.sandbox.seccomp import build_filter, machine
 from trueup.sandbox.wire import Call, Job, RawRun, read_calls
@@ -168,7 +168,7 @@ def _start_unsafe(packages: tuple[str, ...]) -> Worker:
         "landlock": None,
         "filters": {},
     }
-    boot = boot_code(str(GUEST_DIR.parent), GUEST_DIR.name, find_layout(packages).packages, "start")
+    boot = boot_code(str(GUEST_DIR.parent), GUEST_DIR.name, site_of(packages), "start")
     argv = [sys.executable, "-s", "-P", "-B", "-S", "-c", boot]
     return _Owned(OneShot(lambda _: list(argv), walls, scratch=_scratch))
 

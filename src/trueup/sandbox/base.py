@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trueup.errors import ConfigError
-from trueup.types import Score
+
+if TYPE_CHECKING:  # the judge reads these types too, and must start without NumPy
+    from trueup.types import Score
 
 __all__ = ["FAILURES", "CallResult", "CallVerdict", "CallsResult", "ExecResult", "Grade", "Limits"]
 

@@ -80,6 +80,8 @@ def make_group() -> SlotGroup | None:
 
 
 def _made(memory: Path, tasks: Path) -> SlotGroup | None:
+    for parent in {memory.parent, tasks.parent}:
+        _sweep(parent)
     group = SlotGroup(memory, tasks)
     try:
         for folder in dict.fromkeys((memory, tasks)):
@@ -89,6 +91,15 @@ def _made(memory: Path, tasks: Path) -> SlotGroup | None:
         group.close()
         return None
     return group
+
+
+def _sweep(parent: Path) -> None:
+    """Remove empty groups of hosts that were killed before they could."""
+    for folder in parent.glob("trueup-*-*"):
+        owner = folder.name.split("-")[1]
+        if not Path("/proc", owner).exists():
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
 
 def _v2_parents() -> list[Path]:

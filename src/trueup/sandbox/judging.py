@@ -8,6 +8,7 @@ all, the machine is to blame, and the run is unscored.
 from __future__ import annotations
 
 import contextlib
+import json
 import queue
 import resource
 import select
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from trueup.errors import ConfigError, InfrastructureError
@@ -30,9 +32,7 @@ PATIENCE_S = 60.0  # how long judges that die before they are up are started aga
 _CONVICTING = 3  # judges that were up and died or hung on the same bytes
 _HELLO = b"up"
 _MEMORY = 4 << 30
-_BOOT = (
-    "import sys; sys.path[:] = {path!r}; from trueup.sandbox.judging import serve_verdicts; serve_verdicts()"
-)
+_BOOT = str(Path(__file__).with_name("judge_boot.py"))
 
 
 class SuspectError(Exception):
@@ -49,9 +49,9 @@ class _JudgeDiedError(Exception):
 
 class _Judge:
     def __init__(self) -> None:
-        boot = _BOOT.format(path=[p for p in sys.path if isinstance(p, str)])
+        path = json.dumps([p for p in sys.path if isinstance(p, str)])
         self.process = subprocess.Popen(
-            [sys.executable, "-c", boot],
+            [sys.executable, _BOOT, path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from trueup.errors import ConfigError, SandboxUnavailable
 
-__all__ = ["GUEST_DIR", "Layout", "find_layout"]
+__all__ = ["GUEST_DIR", "Layout", "find_layout", "site_of"]
 
 GUEST_DIR = Path(__file__).parent / "guest"
 
@@ -64,7 +64,7 @@ def find_layout(packages: tuple[str, ...] = ()) -> Layout:
     import json
 
     python = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
-    sites = _site_of(packages)
+    sites = site_of(packages)
     command = [python, "-s", "-P", "-B", "-S", "-c", _PROBE, sites[0] if sites else "", *packages]
     done = subprocess.run(command, capture_output=True, text=True, env={}, timeout=60, check=False)
     if done.returncode != 0:
@@ -116,7 +116,7 @@ def _library_names(library: Path) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _site_of(packages: Sequence[str]) -> list[str]:
+def site_of(packages: Sequence[str]) -> list[str]:
     """The directory on sys.path that holds the packages; all must share one."""
     import importlib.util
 

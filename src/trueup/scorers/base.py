@@ -72,9 +72,12 @@ class ScoringCall:
         version = getattr(self._scorer, "version", None)
         return None if version is None else str(version)
 
-    async def __call__(self, rollouts: Sequence[Rollout], *, in_thread: bool = False) -> ScoreArray:
-        """Score; with `in_thread`, a sync scorer runs in a worker thread so that another can run beside it."""
-        if not rollouts:
+    async def __call__(self, rollouts: Any, *, in_thread: bool = False) -> ScoreArray:
+        """Score a sequence of rollouts, or whatever stands for them (indices, where arrays are scored).
+
+        With `in_thread`, a sync scorer runs in a worker thread so that another can run beside it.
+        """
+        if len(rollouts) == 0:
             return ScoreArray(np.empty(0), np.empty(0, np.int8))
         try:
             if in_thread and not self.is_async:

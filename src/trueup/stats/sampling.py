@@ -33,7 +33,8 @@ def hash_keys(ids: Sequence[Hashable]) -> NDArray[np.uint64]:
     """A 64-bit key per id, the same in every process (Python's own `hash` is not)."""
     if isinstance(ids, range) or all(type(i) is int and 0 <= i < 2**63 for i in ids):
         return _splitmix(np.array(ids, dtype=np.uint64))
-    digests = (hashlib.blake2b(repr(i).encode(), digest_size=8).digest() for i in ids)
+    plain = (i.item() if isinstance(i, np.generic) else i for i in ids)  # np.int64(3) is the id 3
+    digests = (hashlib.blake2b(repr(i).encode(), digest_size=8).digest() for i in plain)
     return np.array([int.from_bytes(d, "little") for d in digests], dtype=np.uint64)
 
 

@@ -11,6 +11,7 @@ import ctypes
 import os
 import resource
 import struct
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,19 +58,25 @@ def set_limits(limits: dict[str, Any]) -> None:
     cpu = int(limits["cpu_s"] + used + 1.999)
     memory = int(limits["memory_mb"]) << 20
     for name, value in (
-        (resource.RLIMIT_CPU, cpu),
-        (resource.RLIMIT_AS, memory + (64 << 20)),  # what the interpreter itself maps comes on top
-        (resource.RLIMIT_FSIZE, int(limits["tmp_mb"]) << 20),
-        (resource.RLIMIT_NOFILE, 64),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_STACK, 8 << 20),
-        (resource.RLIMIT_MEMLOCK, 0),
-        (resource.RLIMIT_MSGQUEUE, 0),
-        (resource.RLIMIT_NICE, 0),
-        (resource.RLIMIT_RTPRIO, 0),
-        (resource.RLIMIT_SIGPENDING, 64),
+        ("CPU", cpu),
+        ("AS", memory + (64 << 20)),  # what the interpreter itself maps comes on top
+        ("FSIZE", int(limits["tmp_mb"]) << 20),
+        ("NOFILE", 64),
+        ("CORE", 0),
+        ("STACK", 8 << 20),
+        ("MEMLOCK", 0),
+        ("MSGQUEUE", 0),
+        ("NICE", 0),
+        ("RTPRIO", 0),
+        ("SIGPENDING", 64),
     ):
-        resource.setrlimit(name, (value, value))
+        if sys.platform == "linux" or name in (
+            "CPU",
+            "FSIZE",
+            "NOFILE",
+            "CORE",
+        ):  # else only `unsafe` comes here
+            resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value))
     n = limits["max_tasks"]
     if n is not None:
         n = n or int(limits["n_threads"]) + int(limits["n_processes"]) + 2  # the zygote may count as well
@@ -106,7 +113,7 @@ def set_dumpable(on: bool) -> None:
 
 def close_from(first: int) -> None:
     """Close every descriptor from `first` on."""
-    if _libc.syscall(_CLOSE_RANGE, first, 0xFFFFFFFF, 0) == 0:
+    if sys.platform == "linux" and _libc.syscall(_CLOSE_RANGE, first, 0xFFFFFFFF, 0) == 0:
         return
     os.closerange(first, max(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))  # before Linux 5.9
 

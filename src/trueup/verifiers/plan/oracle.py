@@ -52,7 +52,8 @@ class Solution:
 
 
 class Oracle:
-    """CP-SAT twin of one task. Needs the extra `plans`."""
+    """CP-SAT twin of one task, for the built-in checks. Needs the extra `plans`. A constraint of your own has no
+    rule here: `judge` leaves it out, and `solve` refuses a task with a hard one, as its plan might break it."""
 
     def __init__(self, task: TripTask, extra: Sequence[type[Constraint]] = ()) -> None:
         if cp_model is None:
@@ -265,6 +266,11 @@ class Oracle:
         `effort` is CP-SAT's deterministic time per order of cities, about a second of one quiet core, so
         that the same seed gives the same answer on a busy machine. `relative_gap` > 0 stops early.
         """
+        if own := [x.check for x in self.declared if x.hard and x.check not in RULES]:
+            raise DataError(
+                f"The oracle can solve for its own checks only, got {', '.join(own)}. Its plan might break "
+                "them. Verify plans instead, or declare them soft."
+            )
         best = Solution("infeasible")
         proven, bound, wall = True, 0.0, 0.0
         for route in self._routes():
