@@ -13,8 +13,10 @@ pytestmark = pytest.mark.filterwarnings("default")  # other projects' deprecatio
 
 import torch  # noqa: E402
 
+from trueup import AnchoredReward  # noqa: E402
 from trueup.errors import ConfigError  # noqa: E402
 from trueup.experiments.strings.policy import ModelConfig, new_policy, new_tokenizer  # noqa: E402
+from trueup.scorers.embedding import WorldModelFeatures  # noqa: E402
 from trueup.scorers.world_model import (  # noqa: E402
     OUTCOMES,
     FitConfig,
@@ -162,6 +164,20 @@ def test_surprise_is_the_reference_s_log_probability_of_the_completion_alone(pol
         ]
     each = torch.log_softmax(logits, -1)[range(len(completion)), completion].numpy()
     assert found == pytest.approx([each.mean(), each.min(), each.sum() / 10], abs=1e-4)
+
+
+def test_learned_features_carry_the_second_stage_of_a_calibration(policy):
+    world = WorldModel(policy.model, policy.tokenizer)
+    rollouts, _ = rollouts_of_a_readable_world(64, 6)
+    features = WorldModelFeatures(world, dim=6)
+    found = features(rollouts)
+    assert found.shape == (64, 6)
+    assert found[:3] == pytest.approx(features(rollouts[:3]), abs=1e-5)
+    assert np.linalg.matrix_rank(found) > 1
+    reward = AnchoredReward(world, lambda rs: [1.0] * len(rs), anchor_fraction=0.5, features=features)
+    assert reward.step([rollouts[i : i + 8] for i in range(0, 64, 8)]).record.n_gold_queries == 32
+    with pytest.raises(ConfigError, match="at most 48 tokens"):
+        features([Rollout("reverse it\n", "q" * 100)])
 
 
 @given(st.text(max_size=40))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ _json = click.option(
 
 _QUICK = {
     "seeds": 1,
-    "tasks": Tasks(train=48, validation=8, held_out=12, held_out_families=4),
+    "tasks": Tasks(train=48, validation=8, held_out=12, held_out_families=4, depths=(1, 2)),
     "warm_start": WarmStart(examples=3_000, steps=120),
     "world": World(rollouts_per_task=4, epochs=3),
     "rl": Rl(steps=6, groups_per_step=4, group_size=4, checkpoint_every=3),
@@ -110,6 +111,8 @@ def _run(config: StringsConfig, out: Path, cache: Path | None, as_json: bool) ->
     # Before torch is imported. Spinning threads make small models many times slower on a busy machine.
     if "torch" not in sys.modules:
         os.environ.setdefault("OMP_NUM_THREADS", str(config.threads))
+    # What transformers says to TRL about its settings is no business of who runs this.
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"transformers\.")
     from trueup.experiments.strings.run import run_strings, write_plots
 
     with progress_bar() as progress:

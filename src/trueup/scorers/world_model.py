@@ -97,6 +97,26 @@ class WorldModel:
             scores[i] = float(p @ _VALUES) if self.n_draws == 0 else float(values.mean())
         return scores
 
+    def states(self, rollouts: Sequence[Rollout]) -> FloatArray:
+        """(n, hidden) last hidden state at the judge's token: an embedding of the completion as seen in its task.
+
+        Raises:
+            ConfigError: a rollout is longer than the model can read. Features have to be there for all or none.
+        """
+        rows = [_encode(self.tokenizer, str(r.prompt), str(r.completion))[0] for r in rollouts]
+        limit = self.model.config.max_position_embeddings
+        if any(len(row) > limit for row in rows):
+            raise ConfigError(
+                f"Rollouts must be of at most {limit} tokens with their prompt, got {max(map(len, rows))}. Nothing was "
+                "embedded. Shorten completions (max_completion_length)."
+            )
+        parts = [np.zeros((0, int(self.model.config.hidden_size)))]
+        for start in range(0, len(rows), self._batch_size):
+            with torch.no_grad():
+                found = _last_states(self.model, rows[start : start + self._batch_size])
+            parts.append(found.double().cpu().numpy())
+        return np.concatenate(parts)
+
     @property
     def n_features(self) -> int:
         return len(OUTCOMES) + 1 + (0 if self.reference is None else N_SURPRISE)
@@ -126,12 +146,16 @@ def _encode(tokenizer: Any, prompt: str, completion: str) -> tuple[list[int], in
 
 def _outcome_logits(model: Any, rows: Sequence[Sequence[int]], outcomes: Sequence[int]) -> Any:
     """(rows, outcomes) logits at each row's last token."""
+    return model.lm_head(_last_states(model, rows))[:, outcomes]
+
+
+def _last_states(model: Any, rows: Sequence[Sequence[int]]) -> Any:
+    """(rows, hidden) at each row's last token. The head is as wide as the vocabulary and is wanted at that token
+    only, so the body is called without it."""
     ids, mask, lengths = _padded(rows)
     device = next(model.parameters()).device
-    # The head is as wide as the vocabulary and is wanted at one token only, so the body is called without it.
     hidden = model.model(input_ids=ids.to(device), attention_mask=mask.to(device)).last_hidden_state
-    last = hidden[torch.arange(len(rows), device=device), (lengths - 1).to(device)]
-    return model.lm_head(last)[:, outcomes]
+    return hidden[torch.arange(len(rows), device=device), (lengths - 1).to(device)]
 
 
 def _padded(rows: Sequence[Sequence[int]]) -> tuple[Any, Any, Any]:

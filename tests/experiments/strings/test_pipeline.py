@@ -219,6 +219,17 @@ def test_a_policy_that_never_passes_is_refused_before_any_arm_is_trained(cache, 
     assert not list(tmp_path.glob("runs/*"))
 
 
+def test_the_command_goes_on_with_a_finished_run_and_prints_json_alone(finished, cache, tmp_path, capsys):
+    out, results = finished
+    path = tmp_path / "tiny.yaml"
+    path.write_text(json.dumps(tiny_config().model_dump(mode="json")))  # JSON is YAML
+    with pytest.raises(SystemExit) as ended:
+        main(["run", str(path), "--out", str(out), "--cache", str(cache), "--json"])
+    assert not ended.value.code
+    assert json.loads(capsys.readouterr().out)["arms"] == results["arms"]
+    assert (out / "curves_honest.svg").stat().st_size > 1000
+
+
 def test_fidelity_of_a_run_folder_is_json_alone(finished, capsys):
     folder = next(finished[0].glob("runs/*/honest.0.corrected/log"))
     with pytest.raises(SystemExit) as ended:

@@ -86,6 +86,9 @@ class Rl(_Section):
     temperature: Annotated[float, Field(gt=0)] = 1.0
     max_completion_tokens: Count = 56
     anchor_fraction: Annotated[float, Field(gt=0, le=1)] = 0.1
+    correction_clip: Annotated[float, Field(gt=0)] | None = 0.5
+    """Bound on the correction of one rollout, of `corrected` and `guarded`, in units of gold. None: unbiased, and with
+    few anchors a step too noisy for Adam, which takes steps of one size however little a gradient says."""
     spread_only: bool = True
     """Train on the tasks on which the warm-started policy both passes and fails; on others there is no gradient."""
     loss_type: str = "dr_grpo"

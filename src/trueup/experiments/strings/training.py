@@ -56,6 +56,8 @@ def arm_config(arm: ArmName, config: StringsConfig, seed: int) -> AnchorConfig:
     }
     if arm != "wmrl":
         settings["scaling"] = "predictable"
+    if arm in ("corrected", "guarded"):
+        settings["correction_clip"] = config.rl.correction_clip
     if arm == "mse":
         settings["unit"] = "rollout"
     if arm == "guarded":
@@ -269,4 +271,6 @@ def _summary(folder: Path, world: str, arm: ArmName, seed: int) -> dict[str, Any
     }
 
 
-logging.getLogger("trueup.adapters").setLevel(logging.ERROR)
+# TRL warns of every row that an arm leaves unscored on purpose, the adapter of every event that the log has anyhow.
+for _name in ("trl.trainer.grpo_trainer", "trueup.adapters"):
+    logging.getLogger(_name).setLevel(logging.ERROR)
