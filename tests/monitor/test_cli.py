@@ -126,3 +126,46 @@ def test_an_exported_run_is_audited_like_the_run_itself(capsys, tmp_path):
         assert "rollouts written" in err
         answers.append(_run(capsys, "audit", tmp_path / f"pairs.{suffix}", "--json")[1])
     assert answers[0] == answers[1] == answers[2]
+
+
+def _write_verdicts(path, share_feasible, *, n_groups=200, unknown=0):
+    rng = np.random.default_rng(3)
+    rows = []
+    for group in range(n_groups):
+        for _ in range(4):
+            verdict = "pass" if rng.random() < share_feasible else "fail"
+            rows.append(
+                {"group": f"p{group}", "checks": [{"name": "budget", "verdict": verdict, "hard": True}]}
+            )
+    rows += [{"group": "p0", "checks": [{"name": "budget", "verdict": "unknown", "hard": True}]}] * unknown
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_gate_compares_shares_of_feasible_rollouts(capsys, tmp_path):
+    base = _write_verdicts(tmp_path / "base.jsonl", 0.8)
+    worse = _write_verdicts(tmp_path / "worse.jsonl", 0.5, unknown=3)
+    same = _write_verdicts(tmp_path / "same.jsonl", 0.8)
+    options = ("gate", "--compare", "feasible", "--margin", 0.1, "--baseline", base, "--json", "--candidate")
+    code, out, err = _run(capsys, *options, worse)
+    assert (code, json.loads(out)["verdict"]) == (1, "failed")
+    assert "3 of 803 rollouts have an unknown verdict" in err
+    code, out, err = _run(capsys, *options, same)
+    assert (code, json.loads(out)["verdict"], err) == (0, "passed", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('{"checks": [{"name": "a", "verdict": "pass"}]}', "must name its `group`"),
+        ('{"group": "a"}', "must carry a list `checks`"),
+        ('{"group": "a", "checks": [{"name": "a", "verdict": "unknown"}]}', "whose hard checks are decided"),
+        ("not json", "must be JSON"),
+    ],
+)
+def test_gate_on_verdicts_explains_wrong_input(capsys, tmp_path, line, says):
+    log = tmp_path / "log.jsonl"
+    log.write_text(line + "\n", encoding="utf-8")
+    code, out, err = _run(capsys, "gate", "--compare", "feasible", "--baseline", log, "--candidate", log)
+    assert (code, out) == (2, "")
+    assert says in err

@@ -10,8 +10,8 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
+from trueup.cli.rollouts import read_rollouts
 from trueup.cli.tables import wide_console
-from trueup.errors import DataError
 from trueup.rewards.filter import Filtered, read_checks
 from trueup.rewards.filter import filter_rollouts as run_filter
 from trueup.verifiers.base import Report
@@ -49,7 +49,7 @@ def filter_rollouts(
     --task), and optionally a `family`. Order: a failed hard check drops a rollout, an unknown one as well;
     then near-copies and known exploits are capped. Lines are written as they came.
     """
-    lines, rows = _read(rollouts)
+    lines, rows = read_rollouts(rollouts)
     verifier = PlanVerifier.load(task) if task is not None else None
     reports = [_report(row, verifier, f"{rollouts}, line {n}") for n, row in rows]
     result = run_filter(
@@ -68,27 +68,6 @@ def filter_rollouts(
         click.echo(json.dumps({**summary, "exploits_kept": dict(result.signatures)}))
     else:
         _print(result)
-
-
-def _read(path: Path) -> tuple[list[str], list[tuple[int, dict[str, Any]]]]:
-    lines: list[str] = []
-    rows: list[tuple[int, dict[str, Any]]] = []
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} must be readable UTF-8, got {error}. Nothing was kept.") from None
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{path}, line {number} must be JSON, got {error}. Nothing was kept.") from None
-        if not isinstance(row, dict):
-            raise DataError(f"{path}, line {number} must be an object. Nothing was kept. Mend the line.")
-        lines.append(line)
-        rows.append((number, row))
-    return lines, rows
 
 
 def _report(row: dict[str, Any], verifier: PlanVerifier | None, where: str) -> Report:
